@@ -1,0 +1,1 @@
+"""Durable jobs for people who already run Prefect and Postgres."""

@@ -1,0 +1,5 @@
+"""Entry point of the command `durable-jobs`."""
+
+
+def main() -> None:
+    """Run the command."""

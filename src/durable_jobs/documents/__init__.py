@@ -1,0 +1,1 @@
+"""DOCUMENT_ARCHIVE: files into a content-addressed store."""
