@@ -1,0 +1,98 @@
+"""Two roles for each database: the application's, and the one that may only enumerate tenants.
+
+The application's role is neither owner nor superuser and cannot bypass row-level security. Roles
+belong to the whole server, so their names carry the database's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from psycopg import sql as pg
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
+
+from durable_jobs.urls import sqlalchemy_url
+
+_TABLES = (
+    "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
+    "queue_pending_released", "paused",
+)  # fmt: skip
+_DEFINER_FUNCTIONS = ("list_tenants(text, text, text, integer)", "count_jobs()")
+_READABLE = {
+    "job_history": ("tenant_id", "queue", "job_type", "state", "run_at", "retryable"),
+    "job_events": ("tenant_id", "published_at"),
+}
+
+
+def app_role(database: str) -> str:
+    """Name of the application's role."""
+    return _named("durable_jobs_app", database)
+
+
+def enumerator_role(database: str) -> str:
+    """Name of the role that owns the two functions which look across tenants."""
+    return _named("durable_jobs_enum", database)
+
+
+def _named(prefix: str, database: str) -> str:
+    name = f"{prefix}_{database}"
+    if len(name.encode()) <= 63:
+        return name
+    return f"{prefix}_{hashlib.sha256(database.encode()).hexdigest()[:16]}"
+
+
+def apply_roles(connection: Connection) -> None:
+    """Make the roles that are missing and give each what it needs, nothing else."""
+    database = str(connection.scalar(text("SELECT current_database()")))
+    app, enumerator = app_role(database), enumerator_role(database)
+    for role, attributes in ((app, "LOGIN"), (enumerator, "NOLOGIN")):
+        if not connection.scalar(text("SELECT true FROM pg_roles WHERE rolname = :r"), {"r": role}):
+            _run(connection, f"CREATE ROLE {{}} {attributes} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
+    _run(connection, "GRANT USAGE ON SCHEMA public TO {}, {}", app, enumerator)
+    for table in _TABLES:
+        _run(connection, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {{}}", app)
+    _run(connection, "GRANT SELECT ON durable_jobs_version TO {}", app)
+    _let_enumerate(connection, enumerator, app)
+
+
+def _let_enumerate(connection: Connection, enumerator: str, app: str) -> None:
+    for table, columns in _READABLE.items():
+        _run(connection, f"GRANT SELECT ({', '.join(columns)}) ON {table} TO {{}}", enumerator)
+        exists = text("SELECT true FROM pg_policies WHERE tablename = :t AND policyname = 'enumerate_tenants'")
+        if not connection.scalar(exists, {"t": table}):
+            _run(connection, f"CREATE POLICY enumerate_tenants ON {table} FOR SELECT TO {{}} USING (true)", enumerator)
+    # A function may be given to a role only by a member of it, and the role must be able to own here.
+    is_superuser = connection.scalar(text("SELECT rolsuper FROM pg_roles WHERE rolname = current_user"))
+    if not is_superuser:
+        _run(connection, "GRANT {} TO CURRENT_USER", enumerator)
+    _run(connection, "GRANT CREATE ON SCHEMA public TO {}", enumerator)
+    for function in _DEFINER_FUNCTIONS:
+        _run(connection, f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC")
+        _run(connection, f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", app)
+        _run(connection, f"ALTER FUNCTION {function} OWNER TO {{}}", enumerator)
+    _run(connection, "REVOKE CREATE ON SCHEMA public FROM {}", enumerator)
+
+
+def provision(admin_url: str, password: str) -> str:
+    """Set the application role's password and return the URL that the application uses."""
+    engine = create_engine(sqlalchemy_url(admin_url), poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            database = str(connection.scalar(text("SELECT current_database()")))
+            statement = pg.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(
+                pg.Identifier(app_role(database)), pg.Literal(password)
+            )
+            connection.exec_driver_sql(statement.as_string(None).replace("%", "%%"))
+    finally:
+        engine.dispose()
+    url = make_url(admin_url).set(
+        drivername="postgresql", username=app_role(database), password=password
+    )
+    return url.render_as_string(hide_password=False)
+
+
+def _run(connection: Connection, statement: str, *roles: str) -> None:
+    composed = pg.SQL(statement).format(*(pg.Identifier(role) for role in roles))  # type: ignore[arg-type]
+    connection.exec_driver_sql(composed.as_string(None).replace("%", "%%"))

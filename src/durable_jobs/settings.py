@@ -1,0 +1,132 @@
+"""Every setting, from the environment, a `.env` file or files in a secrets folder.
+
+Precedence: environment, then `.env`, then the secrets folder (DURABLE_JOBS_SECRETS_DIR).
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from durable_jobs.errors import InvalidSettings
+
+Environment = Literal["development", "staging", "production"]
+
+
+def _duration(value: Any) -> Any:
+    """Accept plain seconds as text too; pydantic itself takes ISO 8601."""
+    if isinstance(value, str):
+        try:
+            return timedelta(seconds=float(value))
+        except ValueError:
+            return value
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
+
+
+class Settings(BaseSettings):
+    """Settings of durable-jobs; each is the upper-case name behind `DURABLE_JOBS_`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DURABLE_JOBS_", env_file=".env", extra="ignore", frozen=True, validate_default=True
+    )
+
+    database_url: SecretStr | None = Field(
+        None, description="Postgres URL of the application's role (postgresql://...)."
+    )
+    admin_database_url: SecretStr | None = Field(
+        None, description="Postgres URL of the owner; migrations only."
+    )
+    home: Path = Field(
+        default_factory=lambda: default_home(),
+        description="Folder of the embedded Postgres, Prefect's home and connection.env.",
+    )
+    environment: Environment = Field("development", description="development, staging or production.")
+    modules: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Comma-separated module names or .py paths that declare job types and queues."
+    )
+    redis_url: SecretStr | None = Field(None, description="Redis to watch (optional).")
+    running_stale_after: Duration = Field(
+        timedelta(seconds=60), description="Silence of an executor after which its jobs are orphans."
+    )
+    pending_stale_after: Duration = Field(
+        timedelta(seconds=120), description="Wait after which an isolated job is looked for in Prefect."
+    )
+    heartbeat_interval: Duration = Field(
+        timedelta(seconds=10), description="How often an executor tells that it lives."
+    )
+    shutdown_grace: Duration = Field(
+        timedelta(seconds=30), description="How long running jobs may go on after SIGTERM."
+    )
+    poll_interval: Duration = Field(
+        timedelta(seconds=1), description="How often a shift looks for work when nothing wakes it."
+    )
+    database_timeout: Duration = Field(
+        timedelta(seconds=10), description="Bound of every database call."
+    )
+    pool_size: int = Field(5, ge=1, description="Connections a process keeps to Postgres.")
+    prepared_statements: bool = Field(
+        True, description="Set to false behind a transaction pooler such as PgBouncer."
+    )
+    max_payload_bytes: int = Field(
+        1_048_576, ge=1, description="Largest payload and largest result, in bytes of JSON."
+    )
+    max_payload_depth: int = Field(64, ge=1, description="Deepest nesting of a payload.")
+    max_crashes: int = Field(3, ge=1, description="Crashes of its executor after which a job is given up.")
+    crew: int = Field(1, ge=1, description="How many shifts claim at once.")
+    visible_task_runs_per_second: float = Field(
+        20.0, ge=0, description="Most jobs a shift shows as Prefect task runs each second."
+    )
+
+    @field_validator("modules", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @classmethod
+    def load(cls, **overrides: Any) -> Self:
+        """Read the settings.
+
+        Raises:
+            InvalidSettings: naming each setting, its value's fault and what is expected.
+        """
+        secrets = os.environ.get("DURABLE_JOBS_SECRETS_DIR")
+        try:
+            return cls(_secrets_dir=secrets, **overrides)
+        except ValidationError as error:
+            raise InvalidSettings("; ".join(_explain(e) for e in error.errors())) from error
+
+    def require_database_url(self) -> str:
+        """Return the database URL.
+
+        Raises:
+            InvalidSettings: none is set.
+        """
+        if self.database_url is None:
+            raise InvalidSettings(
+                "DURABLE_JOBS_DATABASE_URL is not set: start `durable-jobs up` and source the connection.env"
+                " it writes, or set it to the URL of your Postgres"
+            )
+        return self.database_url.get_secret_value()
+
+
+def default_home() -> Path:
+    """Return `~/.durable-jobs`; as root a folder under /var/lib, since Postgres runs as another user."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/durable-jobs")
+    return Path.home() / ".durable-jobs"
+
+
+def _explain(error: Any) -> str:
+    name = "DURABLE_JOBS_" + "_".join(str(part).upper() for part in error["loc"])
+    shown = "" if "URL" in name or "JWT" in name else f" (it is {error['input']!r})"
+    return f"{name}: {error['msg']}{shown}"

@@ -1,0 +1,1 @@
+"""Where jobs are kept: the protocols, Postgres, and memory."""

@@ -1,0 +1,41 @@
+"""Database URLs in the form each library wants, and error texts without the URL's secrets."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from durable_jobs.errors import InvalidSettings
+
+
+def sqlalchemy_url(url: str) -> str:
+    """Return the URL with the driver psycopg.
+
+    Raises:
+        InvalidSettings: it is no Postgres URL.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise InvalidSettings("the database URL cannot be read; it has the form postgresql://user:password@host/database") from error
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise InvalidSettings(
+            f"the database URL begins with {parsed.drivername!r}; durable-jobs needs Postgres: postgresql://..."
+        )
+    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def libpq_url(url: str) -> str:
+    """Return the URL as libpq takes it."""
+    return make_url(sqlalchemy_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def without_password(url: str) -> str:
+    """Return the URL for people to read."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of a driver's message; libpq never puts the password there."""
+    lines = str(error or "").strip().splitlines()
+    return lines[0] if lines else type(error).__name__
