@@ -89,7 +89,7 @@ class NotAllowed(DurableJobsError):
     """The job's state does not allow this."""
 
 
-class NotRetryable(Exception):  # noqa: N818 -- raised by processors: reads as a sentence there
+class NotRetryable(Exception):
     """Raise it in a processor: the job fails and is never retried.
 
     The reason ends in `failed_reason`; a person may still resubmit the job.

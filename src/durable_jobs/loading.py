@@ -49,7 +49,7 @@ def load_module(name: str) -> ModuleType:
     """
     try:
         return _from_path(Path(name)) if name.endswith(".py") else importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001 -- an imported module may raise anything
+    except Exception as error:
         raise ModuleNotLoadable(
             f"module {name!r} of DURABLE_JOBS_MODULES cannot be loaded: {type(error).__name__}: {error}"
         ) from error

@@ -25,9 +25,7 @@ TERMINAL = frozenset({JobState.SUCCEEDED, JobState.CANCELLED, JobState.RETRIED, 
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.PENDING: frozenset({JobState.RUNNING, JobState.FAILED, JobState.CANCELLED}),
-    JobState.RUNNING: frozenset(
-        {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PENDING}
-    ),
+    JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PENDING}),
     JobState.FAILED: frozenset({JobState.RETRIED, JobState.ABANDONED, JobState.CANCELLED}),
     JobState.SUCCEEDED: frozenset(),
     JobState.CANCELLED: frozenset(),

@@ -17,7 +17,9 @@ def sqlalchemy_url(url: str) -> str:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise InvalidSettings("the database URL cannot be read; it has the form postgresql://user:password@host/database") from error
+        raise InvalidSettings(
+            "the database URL cannot be read; it has the form postgresql://user:password@host/database"
+        ) from error
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise InvalidSettings(
             f"the database URL begins with {parsed.drivername!r}; durable-jobs needs Postgres: postgresql://..."

@@ -11,12 +11,12 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from psycopg import sql as pg
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from durable_jobs.errors import StoreUnavailable
+from durable_jobs.schema.ddl import run, run_verbatim
 from durable_jobs.schema.roles import apply_roles
 from durable_jobs.sql import functions, functions_digest
 from durable_jobs.urls import first_line, sqlalchemy_url
@@ -81,19 +81,15 @@ def _apply_functions(connection: Connection) -> None:
         return
     connection.execute(text("SET LOCAL check_function_bodies = off"))
     for statement in functions().values():
-        connection.exec_driver_sql(statement)
-    connection.exec_driver_sql(
-        pg.SQL("COMMENT ON TABLE {} IS {}")
-        .format(pg.Identifier(VERSION_TABLE), pg.Literal(digest))
-        .as_string(None)
-    )
+        run_verbatim(connection, statement)
+    run(connection, "COMMENT ON TABLE {} IS {literal}", VERSION_TABLE, literal=digest)
 
 
 def _drop_functions(connection: Connection) -> None:
     for name in functions():
-        connection.exec_driver_sql(f"DROP FUNCTION IF EXISTS {name} CASCADE")
+        run(connection, "DROP FUNCTION IF EXISTS {} CASCADE", name)
     if connection.scalar(text("SELECT to_regclass(:name)"), {"name": VERSION_TABLE}):
-        connection.exec_driver_sql(f"COMMENT ON TABLE {VERSION_TABLE} IS NULL")
+        run(connection, "COMMENT ON TABLE {} IS NULL", VERSION_TABLE)
 
 
 def _config(connection: Connection | None) -> Config:

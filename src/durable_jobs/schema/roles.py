@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 
-from psycopg import sql as pg
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
+from durable_jobs.schema.ddl import run
 from durable_jobs.urls import sqlalchemy_url
 
 _TABLES = (
@@ -49,30 +49,36 @@ def apply_roles(connection: Connection) -> None:
     app, enumerator = app_role(database), enumerator_role(database)
     for role, attributes in ((app, "LOGIN"), (enumerator, "NOLOGIN")):
         if not connection.scalar(text("SELECT true FROM pg_roles WHERE rolname = :r"), {"r": role}):
-            _run(connection, f"CREATE ROLE {{}} {attributes} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
-    _run(connection, "GRANT USAGE ON SCHEMA public TO {}, {}", app, enumerator)
+            run(connection, f"CREATE ROLE {{}} {attributes} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
+    run(connection, "GRANT USAGE ON SCHEMA public TO {}, {}", app, enumerator)
     for table in _TABLES:
-        _run(connection, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {{}}", app)
-    _run(connection, "GRANT SELECT ON durable_jobs_version TO {}", app)
+        run(connection, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {{}}", app)
+    run(connection, "GRANT SELECT ON durable_jobs_version TO {}", app)
     _let_enumerate(connection, enumerator, app)
 
 
 def _let_enumerate(connection: Connection, enumerator: str, app: str) -> None:
     for table, columns in _READABLE.items():
-        _run(connection, f"GRANT SELECT ({', '.join(columns)}) ON {table} TO {{}}", enumerator)
-        exists = text("SELECT true FROM pg_policies WHERE tablename = :t AND policyname = 'enumerate_tenants'")
+        run(connection, f"GRANT SELECT ({', '.join(columns)}) ON {table} TO {{}}", enumerator)
+        exists = text(
+            "SELECT true FROM pg_policies WHERE tablename = :t AND policyname = 'enumerate_tenants'"
+        )
         if not connection.scalar(exists, {"t": table}):
-            _run(connection, f"CREATE POLICY enumerate_tenants ON {table} FOR SELECT TO {{}} USING (true)", enumerator)
+            run(
+                connection,
+                f"CREATE POLICY enumerate_tenants ON {table} FOR SELECT TO {{}} USING (true)",
+                enumerator,
+            )
     # A function may be given to a role only by a member of it, and the role must be able to own here.
     is_superuser = connection.scalar(text("SELECT rolsuper FROM pg_roles WHERE rolname = current_user"))
     if not is_superuser:
-        _run(connection, "GRANT {} TO CURRENT_USER", enumerator)
-    _run(connection, "GRANT CREATE ON SCHEMA public TO {}", enumerator)
+        run(connection, "GRANT {} TO CURRENT_USER", enumerator)
+    run(connection, "GRANT CREATE ON SCHEMA public TO {}", enumerator)
     for function in _DEFINER_FUNCTIONS:
-        _run(connection, f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC")
-        _run(connection, f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", app)
-        _run(connection, f"ALTER FUNCTION {function} OWNER TO {{}}", enumerator)
-    _run(connection, "REVOKE CREATE ON SCHEMA public FROM {}", enumerator)
+        run(connection, f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC")
+        run(connection, f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", app)
+        run(connection, f"ALTER FUNCTION {function} OWNER TO {{}}", enumerator)
+    run(connection, "REVOKE CREATE ON SCHEMA public FROM {}", enumerator)
 
 
 def provision(admin_url: str, password: str) -> str:
@@ -81,18 +87,8 @@ def provision(admin_url: str, password: str) -> str:
     try:
         with engine.begin() as connection:
             database = str(connection.scalar(text("SELECT current_database()")))
-            statement = pg.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(
-                pg.Identifier(app_role(database)), pg.Literal(password)
-            )
-            connection.exec_driver_sql(statement.as_string(None).replace("%", "%%"))
+            run(connection, "ALTER ROLE {} LOGIN PASSWORD {literal}", app_role(database), literal=password)
     finally:
         engine.dispose()
-    url = make_url(admin_url).set(
-        drivername="postgresql", username=app_role(database), password=password
-    )
+    url = make_url(admin_url).set(drivername="postgresql", username=app_role(database), password=password)
     return url.render_as_string(hide_password=False)
-
-
-def _run(connection: Connection, statement: str, *roles: str) -> None:
-    composed = pg.SQL(statement).format(*(pg.Identifier(role) for role in roles))  # type: ignore[arg-type]
-    connection.exec_driver_sql(composed.as_string(None).replace("%", "%%"))

@@ -1,0 +1,16 @@
+-- A page of one tenant's jobs, newest first, without the big columns.
+SELECT job_id, tenant_id, job_type, queue, state, priority, run_at, payload_version, failed_reason,
+       idempotency_key, correlation_id, submitted_by, retryable, retry_count, max_retries, parent_job_id,
+       retry_child_id, root_job_id, replay_of, claim_count, crash_count, dispatch_count, executor_id,
+       flow_run_id, task_run_id, deadline_at, cancel_requested_at, progress, created_at, started_at,
+       completed_at, updated_at
+FROM job_history
+WHERE tenant_id = %(tenant)s
+  AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
+  AND (%(job_type)s::text IS NULL OR job_type = %(job_type)s)
+  AND (%(queue)s::text IS NULL OR queue = %(queue)s)
+  AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)
+  AND (%(retryable)s::boolean IS NULL OR retryable = %(retryable)s)
+  AND (%(after_at)s::timestamptz IS NULL OR (created_at, job_id) < (%(after_at)s, %(after_id)s::uuid))
+ORDER BY created_at DESC, job_id DESC
+LIMIT %(limit)s

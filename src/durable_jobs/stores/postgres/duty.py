@@ -1,0 +1,135 @@
+"""Executors, their leases, and what is paused: the tables that belong to no tenant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from durable_jobs.stores.postgres.database import Database
+from durable_jobs.stores.protocols import Executor, ExecutorView, Paused, QueueUse
+
+_EXECUTORS = """
+SELECT e.executor_id, e.host, e.pid, e.queues, e.flow_run_id, e.in_crew, e.started_at, e.last_seen_at,
+       e.idle, e.draining, coalesce(sum(l.held), 0)::integer AS running
+FROM job_executors e LEFT JOIN queue_leases l USING (executor_id)
+GROUP BY e.executor_id ORDER BY e.started_at DESC, e.executor_id DESC
+"""
+BEAT = "UPDATE job_executors SET last_seen_at = now() WHERE executor_id = %(executor)s RETURNING draining"
+
+
+class PgDuty:
+    """Who is on duty."""
+
+    def __init__(self, database: Database) -> None:
+        """Use a database that the caller opens."""
+        self._db = database
+
+    async def enter_executor(self, executor: Executor) -> None:
+        """Make an executor known."""
+        await self._db.fetch(
+            "INSERT INTO job_executors (executor_id, host, pid, queues, flow_run_id, in_crew)"
+            " VALUES (%(executor_id)s, %(host)s, %(pid)s, %(queues)s, %(flow_run_id)s, %(in_crew)s)"
+            " ON CONFLICT (executor_id) DO UPDATE SET last_seen_at = now()",
+            executor._asdict() | {"queues": list(executor.queues)},
+        )
+
+    async def beat(self, executor_id: UUID) -> bool:
+        """Tell that an executor lives."""
+        return bool(await self._db.fetch(BEAT, {"executor": executor_id}))
+
+    async def leave_executor(self, executor_id: UUID) -> None:
+        """Forget an executor and free its leases."""
+        await self._db.fetch("DELETE FROM job_executors WHERE executor_id = %(id)s", {"id": executor_id})
+
+    async def set_idle(self, executor_id: UUID, idle: bool) -> None:
+        """Say whether a registration must wake this executor."""
+        await self._db.fetch(
+            "UPDATE job_executors SET idle = %(idle)s WHERE executor_id = %(id)s",
+            {"id": executor_id, "idle": idle},
+        )
+
+    async def set_draining(self, executor_id: UUID) -> None:
+        """Say that this executor claims no more."""
+        await self._db.fetch(
+            "UPDATE job_executors SET draining = true, idle = false WHERE executor_id = %(id)s",
+            {"id": executor_id},
+        )
+
+    async def executors(self) -> list[ExecutorView]:
+        """Return all executors, newest first."""
+        rows: list[dict[str, Any]] = await self._db.fetch(_EXECUTORS, {}, row_factory=dict_row)
+        return [
+            ExecutorView(
+                Executor(
+                    row["executor_id"],
+                    row["host"],
+                    row["pid"],
+                    tuple(row["queues"]),
+                    row["flow_run_id"],
+                    row["in_crew"],
+                ),
+                row["started_at"],
+                row["last_seen_at"],
+                row["idle"],
+                row["draining"],
+                row["running"],
+            )
+            for row in rows
+        ]
+
+    async def lease_queues(
+        self, executor_id: UUID, uses: Sequence[QueueUse], *, stale_after: timedelta
+    ) -> dict[str, int]:
+        """Return how much of each queue's concurrency this executor holds now."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT queue, held FROM lease_queues(%(executor)s, %(uses)s::jsonb, %(stale)s)",
+            {
+                "executor": executor_id,
+                "uses": json.dumps([use._asdict() for use in uses]),
+                "stale": stale_after,
+            },
+        )
+        return dict(rows)
+
+    async def silent_executors(self, *, stale_after: timedelta) -> list[UUID]:
+        """Return executors that have not beaten for so long."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT executor_id FROM job_executors WHERE last_seen_at < now() - %(stale)s::interval",
+            {"stale": stale_after},
+        )
+        return [row[0] for row in rows]
+
+    async def tenants(self, kind: str, *, queue: str | None = None) -> list[str]:
+        """Return tenants with jobs of a kind."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT list_tenants(%(kind)s, %(queue)s)", {"kind": kind, "queue": queue}
+        )
+        return [row[0] for row in rows]
+
+    async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
+        """Hold a queue or a type back."""
+        await self._db.fetch(
+            "INSERT INTO paused (kind, name, by) VALUES (%(kind)s, %(name)s, %(by)s) ON CONFLICT DO NOTHING",
+            {"kind": kind, "name": name, "by": by},
+        )
+
+    async def resume(self, kind: str, name: str) -> bool:
+        """Let it go on."""
+        return bool(
+            await self._db.fetch(
+                "DELETE FROM paused WHERE kind = %(kind)s AND name = %(name)s RETURNING name",
+                {"kind": kind, "name": name},
+            )
+        )
+
+    async def paused(self) -> list[Paused]:
+        """Return what is paused."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT kind, name, since, by FROM paused ORDER BY kind, name", {}
+        )
+        return [Paused._make(row) for row in rows]

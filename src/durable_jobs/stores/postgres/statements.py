@@ -1,0 +1,124 @@
+"""The statements that call the database's functions, and how their rows are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from durable_jobs.errors import IdempotencyConflict, QueueFull
+from durable_jobs.jobs import ClaimedJob, Job, NewJob
+from durable_jobs.states import JobState
+from durable_jobs.stores.protocols import Registered
+
+REGISTER = (
+    "SELECT n, at, existing FROM register_jobs("
+    "%(tenant)s, %(type)s::jsonb, %(jobs)s::jsonb, %(keyed)s::boolean, %(now)s::timestamptz)"
+)
+_CLAIMED = (
+    "SELECT job_id, claim_token, tenant_id, job_type, queue, payload::text, payload_version, retry_count,"
+    " max_retries, root_job_id, correlation_id, deadline_at, timeout, claim_order, run_at FROM "
+)
+CLAIM = _CLAIMED + (
+    "claim_jobs(%(executor)s, %(queue)s, %(limit)s, %(after)s, %(fronts)s::jsonb, %(now)s::timestamptz)"
+)
+CLAIM_ONE = _CLAIMED + "claim_job(%(executor)s, %(tenant)s, %(job_id)s, %(now)s::timestamptz)"
+FINISH = "SELECT job_id, why FROM finish_jobs(%(tenants)s::text[], %(outcomes)s::jsonb, %(now)s::timestamptz)"
+
+
+def register_params(tenant: str, jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """Return the parameters of REGISTER for requests of one type with distinct keys."""
+    first = jobs[0]
+    shared = {
+        "job_type": first.job_type,
+        "queue": first.queue,
+        "max_pending": first.max_pending,
+        "payload_version": first.payload_version,
+        "max_retries": first.max_retries,
+        "retryable": first.retryable,
+        "timeout": f"{first.timeout.total_seconds()} s",
+        "submitted_by": first.submitted_by,
+    }
+    return {
+        "tenant": tenant,
+        "type": json.dumps(shared),
+        "jobs": "[" + ",".join(_request(n, job) for n, job in enumerate(jobs)) + "]",
+        "keyed": any(job.idempotency_key is not None for job in jobs),
+        "now": None,
+    }
+
+
+def _request(n: int, job: NewJob) -> str:
+    extra = ""
+    if job.run_at is not None:
+        extra += f',"run_at":"{job.run_at.isoformat()}"'
+    if job.idempotency_key is not None:
+        extra += f',"idempotency_key":{json.dumps(job.idempotency_key)}'
+    if job.correlation_id is not None:
+        extra += f',"correlation_id":{json.dumps(job.correlation_id)}'
+    # The payload is JSON already.
+    return (
+        f'{{"n":{n},"job_id":"{job.job_id}","priority":{job.priority},'
+        f'"payload_hash":"{job.payload_hash}","payload":{job.payload}{extra}}}'
+    )
+
+
+def read_registered(
+    tenant: str, jobs: Sequence[NewJob], rows: Sequence[tuple[int | None, datetime, Any]]
+) -> list[Registered]:
+    """Return the answer for each request, in order."""
+    now = rows[0][1]
+    known = {n: existing for n, _, existing in rows[1:] if n is not None}
+    return [
+        Registered(Job.model_validate(known[n]), False)
+        if n in known
+        else Registered(_new_row(tenant, job, now), True)
+        for n, job in enumerate(jobs)
+    ]
+
+
+def _new_row(tenant: str, job: NewJob, now: datetime) -> Job:
+    return Job.model_construct(
+        job_id=job.job_id,
+        tenant_id=tenant,
+        job_type=job.job_type,
+        queue=job.queue,
+        state=JobState.PENDING,
+        priority=job.priority,
+        run_at=job.run_at or now,
+        payload=json.loads(job.payload),
+        payload_version=job.payload_version,
+        idempotency_key=job.idempotency_key,
+        correlation_id=job.correlation_id,
+        submitted_by=job.submitted_by,
+        retryable=job.retryable,
+        retry_count=0,
+        max_retries=job.max_retries,
+        root_job_id=job.job_id,
+        claim_count=0,
+        crash_count=0,
+        dispatch_count=0,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def refused(error: Exception, jobs: Sequence[NewJob]) -> Exception | None:
+    """Return our error when the database refused a registration."""
+    code = getattr(error, "sqlstate", None)
+    if code == "DJ002":
+        return QueueFull(jobs[0].queue, jobs[0].max_pending or 0, len(jobs))
+    if code == "DJ001":
+        diagnostics = getattr(error, "diag", None)
+        job = jobs[int(getattr(diagnostics, "message_detail", None) or 0)]
+        return IdempotencyConflict(
+            f"idempotency key {job.idempotency_key!r}: {getattr(diagnostics, 'message_primary', error)},"
+            " which has another type or other data; use a new key for a new request"
+        )
+    return None
+
+
+def read_claimed(row: Sequence[Any]) -> ClaimedJob:
+    """Return a claimed job from a row of CLAIM."""
+    return ClaimedJob._make(row[:13])

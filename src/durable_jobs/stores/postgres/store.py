@@ -1,0 +1,130 @@
+"""PgJobsStore: what callers of one tenant do, in Postgres."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Self
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+
+from durable_jobs.errors import JobNotFound
+from durable_jobs.jobs import Job, NewJob
+from durable_jobs.settings import Settings
+from durable_jobs.sql import load
+from durable_jobs.stores.postgres.database import Database
+from durable_jobs.stores.postgres.operator import PgOperator
+from durable_jobs.stores.postgres.readiness import require_ready
+from durable_jobs.stores.postgres.statements import REGISTER, read_registered, refused, register_params
+from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
+from durable_jobs.tenants import required_tenant
+
+
+class PgJobsStore(PgOperator):
+    """Jobs in Postgres; use it as an async context manager, or `open` and `close` it."""
+
+    def __init__(self, database: Database) -> None:
+        """Use a database that the caller opens."""
+        super().__init__(database)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Return a store for the settings' database; it still has to be opened.
+
+        Raises:
+            InvalidSettings: no database URL is set.
+        """
+        return cls(
+            Database(
+                settings.require_database_url(),
+                timeout=settings.database_timeout,
+                pool_size=settings.pool_size,
+                prepared_statements=settings.prepared_statements,
+            )
+        )
+
+    async def open(self, *, environment: str | None = None) -> None:
+        """Allow calls; with an environment, first prove that the schema and the role are right.
+
+        Raises:
+            SchemaOutdated: the database is not migrated to this version.
+            UnsafeDatabaseRole: the role bypasses row-level security (outside development).
+            StoreUnavailable: the database does not answer.
+        """
+        await self._db.open()
+        if environment is not None:
+            await require_ready(self._db, environment)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._db.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
+        """Insert requests of one type; see `JobsStore.register_idempotent`."""
+        tenant = required_tenant()
+        try:
+            rows: list[Any] = await self._db.fetch(REGISTER, register_params(tenant, jobs))
+        except psycopg.Error as error:
+            raise refused(error, jobs) or error from error
+        return read_registered(tenant, jobs, rows)
+
+    async def get(self, job_id: UUID) -> Job:
+        """Return one job; see `JobsStore.get`."""
+        return await self._one("SELECT * FROM get_job(%(tenant)s, %(job_id)s)", job_id)
+
+    async def get_result(self, job_id: UUID) -> Any:
+        """Return the result of a job; see `JobsStore.get_result`."""
+        return (await self.get(job_id)).result
+
+    async def update(self, job_id: UUID, *, progress: Any = None, request_cancel: bool = False) -> Job:
+        """Note progress or a cancel request; see `JobsStore.update`."""
+        return await self._one(
+            "SELECT * FROM update_job(%(tenant)s, %(job_id)s, %(progress)s::jsonb, %(cancel)s, NULL)",
+            job_id,
+            progress=None if progress is None else json.dumps(progress),
+            cancel=request_cancel,
+        )
+
+    async def list_jobs(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
+        """Return a page, newest first; see `JobsStore.list_jobs`."""
+        tenant = required_tenant()
+        params = {
+            "tenant": tenant,
+            "states": [str(state) for state in wanted.states] or None,
+            "job_type": wanted.job_type,
+            "queue": wanted.queue,
+            "since": wanted.since,
+            "retryable": wanted.retryable,
+            "after_at": after.created_at if after else None,
+            "after_id": after.job_id if after else None,
+            "limit": limit + 1,
+        }
+
+        async def read(connection: psycopg.AsyncConnection[Any]) -> list[dict[str, Any]]:
+            await connection.execute("SELECT set_tenants(ARRAY[%s])", [tenant])
+            async with connection.cursor(row_factory=dict_row) as cursor:
+                await cursor.execute(load("list_jobs"), params)
+                return await cursor.fetchall()
+
+        jobs = [Job.model_validate(row) for row in await self._db.in_transaction(read)]
+        more = len(jobs) > limit
+        shown = jobs[:limit]
+        return Page(shown, Cursor(shown[-1].created_at, shown[-1].job_id) if more else None)
+
+    async def _one(self, statement: str, job_id: UUID, **params: Any) -> Job:
+        tenant = required_tenant()
+        rows: list[dict[str, Any]] = await self._db.fetch(
+            statement, {"tenant": tenant, "job_id": job_id, **params}, row_factory=dict_row
+        )
+        if not rows:
+            raise JobNotFound(f"no job {job_id} in tenant {tenant!r}")
+        return Job.model_validate(rows[0])

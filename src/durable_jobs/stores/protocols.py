@@ -1,0 +1,355 @@
+"""What a store of jobs can do: `JobsStore` for one tenant's callers, `JobsOperator` for the flows.
+
+No method of `JobsStore` takes a tenant: it is the one of the surrounding `job_tenant_scope`. A
+write without a scope raises. `JobsOperator` works for all tenants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+from uuid import UUID
+
+from durable_jobs.jobs import ClaimedJob, Job, NewJob, Outcome
+from durable_jobs.states import JobState
+
+
+class Registered(NamedTuple):
+    """Answer to a registration: the job, and whether this call made it."""
+
+    job: Job
+    created: bool
+
+
+class JobFilter(NamedTuple):
+    """What `list_jobs` shows; a missing part does not filter."""
+
+    states: tuple[JobState, ...] = ()
+    job_type: str | None = None
+    queue: str | None = None
+    since: datetime | None = None
+    retryable: bool | None = None
+
+
+class Cursor(NamedTuple):
+    """Where the next page begins: behind this row, newest first."""
+
+    created_at: datetime
+    job_id: UUID
+
+
+class Page(NamedTuple):
+    """One page of jobs, without their payloads and results."""
+
+    jobs: list[Job]
+    next: Cursor | None
+
+
+class Front(NamedTuple):
+    """How far claims of one tenant and rank have come: nothing before `run_at` waits there."""
+
+    tenant_id: str
+    claim_order: int
+    run_at: datetime
+
+
+class Claim(NamedTuple):
+    """Answer to a claim, in the order in which the jobs are to run, and where it came to."""
+
+    jobs: list[ClaimedJob]
+    fronts: list[Front]
+
+
+class Executor(NamedTuple):
+    """One process that claims and executes; `executor_id` is fresh for each."""
+
+    executor_id: UUID
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    flow_run_id: UUID | None = None
+    in_crew: bool = True
+
+
+class ExecutorView(NamedTuple):
+    """An executor as the store knows it."""
+
+    executor: Executor
+    started_at: datetime
+    last_seen_at: datetime
+    idle: bool
+    draining: bool
+    running: int
+
+
+class QueueUse(NamedTuple):
+    """What an executor tells of a queue when it asks for its part of the concurrency."""
+
+    queue: str
+    concurrency: int
+    in_flight: int
+
+
+class HeldJob(NamedTuple):
+    """A RUNNING row of an executor, for its own audit."""
+
+    job_id: UUID
+    claim_token: UUID
+    tenant_id: str
+    cancel_requested: bool
+    overdue: bool
+
+
+class Unwritten(NamedTuple):
+    """An outcome that was not written: `repeated` is harmless, `late` was fenced off."""
+
+    job_id: UUID
+    why: str
+
+
+class Decision(NamedTuple):
+    """What becomes of an orphan: `replay`, or failed with the reason."""
+
+    replay: bool
+    reason: str = "stalled"
+    retryable: bool = True
+
+
+class Note(NamedTuple):
+    """What a running execution reports."""
+
+    job: ClaimedJob
+    progress: str | None = None
+    task_run_id: UUID | None = None
+
+
+class NewEvent(NamedTuple):
+    """An event for the outbox; without a tenant it belongs to the system."""
+
+    event: str
+    severity: str
+    payload: Mapping[str, Any]
+    tenant_id: str | None = None
+    job_id: UUID | None = None
+
+
+class QueueCount(NamedTuple):
+    """How many jobs of a type are live or dead letters, and since when the oldest waits."""
+
+    queue: str
+    job_type: str
+    state: JobState
+    jobs: int
+    oldest_run_at: datetime | None
+
+
+class Paused(NamedTuple):
+    """A queue or a job type that is held back."""
+
+    kind: str
+    name: str
+    since: datetime
+    by: str | None
+
+
+@runtime_checkable
+class JobsStore(Protocol):
+    """What callers of one tenant can do."""
+
+    async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
+        """Insert requests of one type, all or none; known idempotency keys answer with their chain.
+
+        Raises:
+            MissingTenant: outside of a tenant's scope.
+            IdempotencyConflict: a key is used by another request.
+            QueueFull: the queue has no room for all of them.
+            StoreUnavailable: the store does not answer; nothing was inserted.
+        """
+        ...
+
+    async def get(self, job_id: UUID) -> Job:
+        """Return one job.
+
+        Raises:
+            JobNotFound: there is none in this tenant.
+        """
+        ...
+
+    async def get_result(self, job_id: UUID) -> Any:
+        """Return the result of a job, `None` while it has none.
+
+        Raises:
+            JobNotFound: there is none in this tenant.
+        """
+        ...
+
+    async def update(self, job_id: UUID, *, progress: Any = None, request_cancel: bool = False) -> Job:
+        """Note progress or a cancel request on a live job; never its state. Others stay as they are.
+
+        Raises:
+            JobNotFound: there is none in this tenant.
+        """
+        ...
+
+    async def list_jobs(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
+        """Return a stable page of jobs, newest first."""
+        ...
+
+
+@runtime_checkable
+class JobsOperator(Protocol):
+    """What flows and people on duty can do."""
+
+    async def enter_executor(self, executor: Executor) -> None:
+        """Make an executor known; its jobs are orphans when it is silent."""
+        ...
+
+    async def beat(self, executor_id: UUID) -> bool:
+        """Tell that an executor lives; False when the store has forgotten it."""
+        ...
+
+    async def leave_executor(self, executor_id: UUID) -> None:
+        """Forget an executor and free its leases."""
+        ...
+
+    async def set_idle(self, executor_id: UUID, idle: bool) -> None:
+        """Say whether a registration must wake this executor."""
+        ...
+
+    async def set_draining(self, executor_id: UUID) -> None:
+        """Say that this executor claims no more."""
+        ...
+
+    async def executors(self) -> list[ExecutorView]:
+        """Return all executors, newest first."""
+        ...
+
+    async def lease_queues(
+        self, executor_id: UUID, uses: Sequence[QueueUse], *, stale_after: timedelta
+    ) -> dict[str, int]:
+        """Return how much of each queue's concurrency this executor holds now."""
+        ...
+
+    async def claim(
+        self,
+        executor_id: UUID,
+        queue: str,
+        limit: int,
+        *,
+        after_tenant: str = "",
+        fronts: Sequence[Front] | None = None,
+        now: datetime | None = None,
+    ) -> Claim:
+        """Take at most `limit` due jobs of a queue, tenants by turns from the one behind `after_tenant`.
+
+        With `fronts` only those ranks are looked at, which is cheap and may miss others.
+        """
+        ...
+
+    async def claim_job(
+        self, executor_id: UUID, tenant_id: str, job_id: UUID, *, now: datetime | None = None
+    ) -> ClaimedJob | None:
+        """Take one waiting job by its id; None when it is not waiting."""
+        ...
+
+    async def finish(self, outcomes: Sequence[Outcome], *, now: datetime | None = None) -> list[Unwritten]:
+        """Write outcomes under their fences, and return those that were not written."""
+        ...
+
+    async def release(
+        self, jobs: Sequence[tuple[ClaimedJob, bool]], reason: str, *, now: datetime | None = None
+    ) -> None:
+        """Give running jobs back: to PENDING where the flag says so, else FAILED with the reason."""
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Write progress and task run ids of running jobs."""
+        ...
+
+    async def held(self, executor_id: UUID) -> list[HeldJob]:
+        """Return what an executor holds."""
+        ...
+
+    async def fail_overdue(
+        self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
+    ) -> list[UUID]:
+        """Fail running jobs past their deadline by more than the margin."""
+        ...
+
+    async def cancel(self, job_id: UUID, *, by: str | None = None, now: datetime | None = None) -> Job:
+        """Cancel a waiting or failed job, ask a running one to stop; a terminal one raises NotAllowed."""
+        ...
+
+    async def retry(
+        self,
+        job_id: UUID,
+        *,
+        max_pending: int | None,
+        by: str | None = None,
+        run_at: datetime | None = None,
+        now: datetime | None = None,
+    ) -> Job:
+        """Make the one retry of a failed job and return it; at the limit return the job, ABANDONED.
+
+        Raises:
+            JobNotFound, NotAllowed (not FAILED, not retryable, or resubmitted), QueueFull.
+        """
+        ...
+
+    async def resubmit(
+        self,
+        job_id: UUID,
+        *,
+        max_pending: int | None,
+        retryable: bool = True,
+        by: str | None = None,
+        now: datetime | None = None,
+    ) -> Job:
+        """Make a new root of a failed or abandoned job.
+
+        Raises:
+            JobNotFound, NotAllowed, QueueFull.
+        """
+        ...
+
+    async def silent_executors(self, *, stale_after: timedelta) -> list[UUID]:
+        """Return executors that have not beaten for so long."""
+        ...
+
+    async def tenants(self, kind: str, *, queue: str | None = None) -> list[str]:
+        """Return tenants with jobs of a kind: pending (in a queue), running, failed, unpublished, any."""
+        ...
+
+    async def settle_orphans(
+        self,
+        tenant_id: str,
+        silent: Sequence[UUID],
+        decide: Callable[[Job], Decision],
+        *,
+        max_crashes: int,
+        limit: int = 10,
+        now: datetime | None = None,
+    ) -> dict[UUID, JobState]:
+        """Settle up to `limit` orphans of one tenant in one transaction; return what became of each."""
+        ...
+
+    async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
+        """Hold a queue or a type back; what waits, waits."""
+        ...
+
+    async def resume(self, kind: str, name: str) -> bool:
+        """Let it go on; False when it was not paused."""
+        ...
+
+    async def paused(self) -> list[Paused]:
+        """Return what is paused."""
+        ...
+
+    async def counts(self) -> list[QueueCount]:
+        """Return how many jobs are live or dead letters, over all tenants."""
+        ...
+
+    async def record_events(self, events: Sequence[NewEvent]) -> None:
+        """Put events into the outbox."""
+        ...
