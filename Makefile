@@ -1,0 +1,35 @@
+# The two commands of a fresh machine are `make demo` and `make test`; both begin with `make setup`.
+# Needed beforehand: make, and Python 3.11 or newer (another than python3: make setup PYTHON=python3.12).
+
+PYTHON ?= python3
+UV := .uv/bin/uv
+BIN := .venv/bin
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: setup demo test lint
+
+setup: $(UV)
+	@echo "==> Installing what uv.lock names into .venv"
+	$(UV) sync --locked --python .uv/bin/python
+	@echo "==> Ready: $(BIN)/durable-jobs"
+
+# uv in an environment of its own: nothing outside this folder is touched.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one: make setup PYTHON=python3.12"; exit 1; }
+	@echo "==> Installing uv into .uv"
+	$(PYTHON) -m venv .uv || \
+		{ rm -rf .uv; echo "The module venv is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	.uv/bin/pip install --quiet --disable-pip-version-check uv
+
+demo: setup
+	$(BIN)/durable-jobs demo
+
+test: setup
+	@.ci/test-servers
+	$(BIN)/python -m pytest -n 2
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
