@@ -51,6 +51,11 @@ class HomeLock:
         self.home = home
         self._descriptor: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._descriptor is not None
+
     def acquire(self) -> None:
         """Take the lock, or say who has it."""
         if self._descriptor is not None:

@@ -1,0 +1,116 @@
+"""The program that serves every deployment of prefect.yaml on this machine: `python -m` this module.
+
+What runs by itself (the shift, the crons) and what people ask for have a runner each, so that many requests
+cannot keep a cron waiting. A stop leaves the schedules active: they go on with the next start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import anyio
+from prefect import get_client
+from prefect.logging import get_logger
+from prefect.runner import Runner
+
+from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
+from durable_jobs.deployments.manifest import is_scheduled, read_manifest, served
+
+POLL = timedelta(seconds=2)
+REQUESTED_AT_ONCE = 16
+STANDING_SHIFT = "execute-jobs/shift"
+
+logger = get_logger("durable-jobs.serving")
+
+
+async def serve(*, after_outage: bool, start_shift: bool) -> None:
+    """Apply the deployments and serve them until SIGTERM.
+
+    Args:
+        after_outage: clear up after killed processes first; only true when none of them lives.
+        start_shift: start a shift at once instead of waiting for its cron.
+    """
+    await _wait_for_server()
+    entries = read_manifest()
+    scheduled = Runner(
+        name="scheduled",
+        query_seconds=POLL.total_seconds(),
+        prefetch_seconds=0,
+        limit=None,
+        pause_on_shutdown=False,
+    )
+    requested = Runner(
+        name="requested",
+        query_seconds=POLL.total_seconds(),
+        prefetch_seconds=0,
+        limit=REQUESTED_AT_ONCE,
+        pause_on_shutdown=False,
+    )
+    ids = await _add(scheduled, [entry for entry in entries if is_scheduled(entry)])
+    ids |= await _add(requested, [entry for entry in entries if not is_scheduled(entry)])
+    if after_outage:
+        await _clear_up(ids.values())
+    if start_shift and STANDING_SHIFT in ids:
+        await _start_shift(ids[STANDING_SHIFT])
+    await _run([scheduled, requested])
+
+
+async def _wait_for_server() -> None:
+    async with get_client() as client:
+        while await client.api_healthcheck() is not None:  # noqa: ASYNC110 -- another process
+            await anyio.sleep(0.3)
+
+
+async def _add(runner: Runner, entries: Iterable[dict[str, Any]]) -> dict[str, UUID]:
+    added: dict[str, UUID] = {}
+    for entry in entries:
+        deployment = served(entry)
+        added[deployment.full_name] = await runner.aadd_deployment(deployment)
+        logger.info("Serving %s", deployment.full_name)
+    return added
+
+
+async def _clear_up(deployment_ids: Iterable[UUID]) -> None:
+    ids = list(deployment_ids)
+    async with get_client() as client:
+        dead, missed = await close_dead_runs(client, ids), await drop_missed_runs(client, ids)
+    if dead or missed:
+        logger.info("After an outage: %d dead flow runs closed, %d missed runs dropped", dead, missed)
+
+
+async def _start_shift(deployment_id: UUID) -> None:
+    async with get_client() as client:
+        await client.create_flow_run_from_deployment(deployment_id, tags=["started-by-up"])
+
+
+async def _run(runners: list[Runner]) -> None:
+    async with anyio.create_task_group() as group:
+        for runner in runners:
+            group.start_soon(runner.start)
+        while not all(runner.started for runner in runners):  # noqa: ASYNC110 -- Prefect has no event for it
+            await anyio.sleep(0.05)
+        # After the start of both: each one installs a handler that stops only itself.
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+        await stopping.wait()
+        for runner in runners:
+            group.start_soon(runner.astop)
+
+
+def main() -> None:
+    """Parse the arguments and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--after-outage", action="store_true")
+    parser.add_argument("--start-shift", action="store_true")
+    arguments = parser.parse_args()
+    asyncio.run(serve(after_outage=arguments.after_outage, start_shift=arguments.start_shift))
+
+
+if __name__ == "__main__":
+    main()
