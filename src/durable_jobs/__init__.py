@@ -1,1 +1,44 @@
 """Durable jobs for people who already run Prefect and Postgres."""
+
+from durable_jobs.context import JobContext
+from durable_jobs.errors import (
+    BadInput,
+    DurableJobsError,
+    IdempotencyConflict,
+    InvalidPayload,
+    JobNotFound,
+    NotAllowed,
+    NotRetryable,
+    QueueFull,
+    StoreUnavailable,
+    UnknownJobType,
+)
+from durable_jobs.job_types import job_type
+from durable_jobs.jobs import Job
+from durable_jobs.queues import Queue
+from durable_jobs.registration import register_job, register_jobs
+from durable_jobs.states import JobState
+from durable_jobs.tenants import job_tenant_scope
+from durable_jobs.texts import Skipped
+
+__all__ = [
+    "BadInput",
+    "DurableJobsError",
+    "IdempotencyConflict",
+    "InvalidPayload",
+    "Job",
+    "JobContext",
+    "JobNotFound",
+    "JobState",
+    "NotAllowed",
+    "NotRetryable",
+    "Queue",
+    "QueueFull",
+    "Skipped",
+    "StoreUnavailable",
+    "UnknownJobType",
+    "job_tenant_scope",
+    "job_type",
+    "register_job",
+    "register_jobs",
+]

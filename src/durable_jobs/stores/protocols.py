@@ -46,6 +46,22 @@ class Page(NamedTuple):
     next: Cursor | None
 
 
+class Heart(Protocol):
+    """One executor's way to beat; used by one thread."""
+
+    def beat(self) -> bool:
+        """Beat once; False when the store has forgotten the executor.
+
+        Raises:
+            StoreUnavailable: the beat did not arrive.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+
 class Front(NamedTuple):
     """How far claims of one tenant and rank have come: nothing before `run_at` waits there."""
 
@@ -78,9 +94,12 @@ class ExecutorView(NamedTuple):
     executor: Executor
     started_at: datetime
     last_seen_at: datetime
+    silence: timedelta
+    """Since the last beat, by the store's clock."""
     idle: bool
     draining: bool
-    running: int
+    held: dict[str, int]
+    """Part of each queue's concurrency that it holds."""
 
 
 class QueueUse(NamedTuple):
@@ -132,6 +151,25 @@ class NewEvent(NamedTuple):
     payload: Mapping[str, Any]
     tenant_id: str | None = None
     job_id: UUID | None = None
+
+
+class Fenced(Protocol):
+    """A claimed job, as far as a fenced write needs it."""
+
+    @property
+    def job_id(self) -> UUID:
+        """Id of the job."""
+        ...
+
+    @property
+    def claim_token(self) -> UUID:
+        """The fence."""
+        ...
+
+    @property
+    def tenant_id(self) -> str:
+        """The tenant."""
+        ...
 
 
 class QueueCount(NamedTuple):
@@ -258,7 +296,7 @@ class JobsOperator(Protocol):
         ...
 
     async def release(
-        self, jobs: Sequence[tuple[ClaimedJob, bool]], reason: str, *, now: datetime | None = None
+        self, jobs: Sequence[tuple[Fenced, bool]], reason: str, *, now: datetime | None = None
     ) -> None:
         """Give running jobs back: to PENDING where the flag says so, else FAILED with the reason."""
         ...
@@ -352,4 +390,17 @@ class JobsOperator(Protocol):
 
     async def record_events(self, events: Sequence[NewEvent]) -> None:
         """Put events into the outbox."""
+        ...
+
+
+@runtime_checkable
+class ExecutorStore(JobsOperator, Protocol):
+    """What an executor needs beside: a heart for its thread, and being woken."""
+
+    def heart(self, executor_id: UUID) -> Heart:
+        """Return a way to beat from a thread, with a connection of its own."""
+        ...
+
+    async def listen(self, on_queue: Callable[[str], None], on_cancel: Callable[[str], None]) -> None:
+        """Call back when a queue gets work ("" for any) or a job of an executor is cancelled; until cancelled."""
         ...

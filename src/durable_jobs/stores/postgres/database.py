@@ -58,8 +58,10 @@ class Database:
 
     def __init__(self, url: str, *, timeout: timedelta, pool_size: int, prepared_statements: bool) -> None:
         """Prepare the pool; nothing is connected yet."""
-        options = connection_options(url, prepared_statements=prepared_statements)
+        self.options = connection_options(url, prepared_statements=prepared_statements)
+        self.timeout = timeout
         self._timeout = timeout.total_seconds()
+        options = dict(self.options)
         self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
             options.pop("conninfo"),
             kwargs=options,

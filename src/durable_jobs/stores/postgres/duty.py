@@ -15,7 +15,8 @@ from durable_jobs.stores.protocols import Executor, ExecutorView, Paused, QueueU
 
 _EXECUTORS = """
 SELECT e.executor_id, e.host, e.pid, e.queues, e.flow_run_id, e.in_crew, e.started_at, e.last_seen_at,
-       e.idle, e.draining, coalesce(sum(l.held), 0)::integer AS running
+       now() - e.last_seen_at AS silence, e.idle, e.draining,
+       coalesce(jsonb_object_agg(l.queue, l.held) FILTER (WHERE l.held > 0), '{}') AS held
 FROM job_executors e LEFT JOIN queue_leases l USING (executor_id)
 GROUP BY e.executor_id ORDER BY e.started_at DESC, e.executor_id DESC
 """
@@ -75,9 +76,10 @@ class PgDuty:
                 ),
                 row["started_at"],
                 row["last_seen_at"],
+                row["silence"],
                 row["idle"],
                 row["draining"],
-                row["running"],
+                row["held"],
             )
             for row in rows
         ]

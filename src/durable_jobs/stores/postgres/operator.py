@@ -21,6 +21,7 @@ from durable_jobs.stores.postgres.statements import CLAIM, CLAIM_ONE, FINISH, re
 from durable_jobs.stores.protocols import (
     Claim,
     Decision,
+    Fenced,
     Front,
     HeldJob,
     NewEvent,
@@ -86,7 +87,7 @@ class PgOperator(PgDuty):
         return [Unwritten(job_id, why) for job_id, why in rows]
 
     async def release(
-        self, jobs: Sequence[tuple[ClaimedJob, bool]], reason: str, *, now: datetime | None = None
+        self, jobs: Sequence[tuple[Fenced, bool]], reason: str, *, now: datetime | None = None
     ) -> None:
         """Give running jobs back."""
         await self._db.fetch(

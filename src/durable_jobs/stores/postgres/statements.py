@@ -11,6 +11,7 @@ from durable_jobs.errors import IdempotencyConflict, QueueFull
 from durable_jobs.jobs import ClaimedJob, Job, NewJob
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Registered
+from durable_jobs.urls import first_line
 
 REGISTER = (
     "SELECT n, at, existing FROM register_jobs("
@@ -104,16 +105,16 @@ def _new_row(tenant: str, job: NewJob, now: datetime) -> Job:
     )
 
 
-def refused(error: Exception, jobs: Sequence[NewJob]) -> Exception | None:
-    """Return our error when the database refused a registration."""
-    code = getattr(error, "sqlstate", None)
+def refused(error: BaseException, jobs: Sequence[NewJob]) -> Exception | None:
+    """Return our error when the database refused a registration; also through asyncpg or psycopg2."""
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if code == "DJ002":
         return QueueFull(jobs[0].queue, jobs[0].max_pending or 0, len(jobs))
     if code == "DJ001":
         diagnostics = getattr(error, "diag", None)
-        job = jobs[int(getattr(diagnostics, "message_detail", None) or 0)]
+        position = getattr(diagnostics, "message_detail", None) or getattr(error, "detail", None) or 0
         return IdempotencyConflict(
-            f"idempotency key {job.idempotency_key!r}: {getattr(diagnostics, 'message_primary', error)},"
+            f"idempotency key {jobs[int(position)].idempotency_key!r}: {first_line(error)},"
             " which has another type or other data; use a new key for a new request"
         )
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 from uuid import UUID
 
@@ -15,9 +15,11 @@ from durable_jobs.jobs import Job, NewJob
 from durable_jobs.settings import Settings
 from durable_jobs.sql import load
 from durable_jobs.stores.postgres.database import Database
+from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.operator import PgOperator
 from durable_jobs.stores.postgres.readiness import require_ready
 from durable_jobs.stores.postgres.statements import REGISTER, read_registered, refused, register_params
+from durable_jobs.stores.postgres.wakeups import listen
 from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
 from durable_jobs.tenants import required_tenant
 
@@ -67,6 +69,14 @@ class PgJobsStore(PgOperator):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def heart(self, executor_id: UUID) -> PgHeart:
+        """Return a way to beat from a thread, with a connection of its own."""
+        return PgHeart(executor_id, self._db.options, self._db.timeout)
+
+    async def listen(self, on_queue: Callable[[str], None], on_cancel: Callable[[str], None]) -> None:
+        """Call back when a queue gets work or a job of an executor is cancelled, until cancelled."""
+        await listen(self._db.options, on_queue, on_cancel)
 
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""

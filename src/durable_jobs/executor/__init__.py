@@ -1,0 +1,1 @@
+"""Executes jobs: one shift claims, runs, writes outcomes, and leaves when it is relieved."""

@@ -1,0 +1,135 @@
+"""One execution of one job: from the stored payload to its outcome, whatever the code does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import anyio
+import anyio.to_thread
+from pydantic import BaseModel
+
+from durable_jobs import payloads
+from durable_jobs.context import JobContext
+from durable_jobs.errors import DurableJobsError, NotRetryable
+from durable_jobs.executor.visibility import Show
+from durable_jobs.job_types import JobType
+from durable_jobs.jobs import ClaimedJob, Outcome
+from durable_jobs.registry import Registry
+from durable_jobs.states import JobState
+from durable_jobs.tenants import job_tenant_scope
+from durable_jobs.texts import reason_of, result_text
+
+Report = Callable[[ClaimedJob, str | None, UUID | None], None]
+"""Takes progress, or the id of the task run, of a running job."""
+
+MAX_THREADS = 1_000
+"""More than any sum of bounds: the queues' concurrency is what limits."""
+
+
+class Stop(Enum):
+    """Why an execution is asked to end."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    SHUTDOWN = "shutdown"
+    FENCED = "fenced"
+    """The store has given the job up already: nothing that this execution says counts."""
+
+
+class Execution:
+    """A running job. Its task ends with an outcome, or with none when others decide about the job."""
+
+    __slots__ = ("_context", "_threads", "declared", "job", "started", "stop_asked_at", "stopped", "task")
+
+    def __init__(self, job: ClaimedJob, registry: Registry, threads: anyio.CapacityLimiter) -> None:
+        """Take a job that this executor has claimed."""
+        self.job = job
+        self.declared = registry.job_types.get(job.job_type)
+        self.started = time.monotonic()
+        self.stopped: Stop | None = None
+        self.stop_asked_at: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._context: JobContext | None = None
+        self._threads = threads
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the job's timeout has passed."""
+        return time.monotonic() - self.started > self.job.timeout.total_seconds()
+
+    def stop(self, why: Stop) -> None:
+        """Ask the code to end; async code is interrupted, code in a thread must look."""
+        if self.stopped is None:
+            self.stopped = why
+            self.stop_asked_at = time.monotonic()
+        if self._context is not None:
+            self._context.stop()
+        if self.task is not None and (self.declared is None or self.declared.is_async):
+            self.task.cancel()
+
+    async def run(self, report: Report, *, show: Show | None, max_result_bytes: int) -> Outcome | None:
+        """Execute the processor; never raises, whatever it does."""
+        job, declared = self.job, self.declared
+        if declared is None:
+            return Outcome(job, JobState.FAILED, None, _undeclared(job), False)
+        try:
+            request = payloads.load(declared, job.payload, job.payload_version)
+        except DurableJobsError as error:
+            return Outcome(job, JobState.FAILED, None, reason_of(error), False)
+        self._context = JobContext(job, lambda j, text: report(j, text, None))
+        execute = partial(self._execute, declared, request, self._context, report)
+        try:
+            with job_tenant_scope(job.tenant_id):
+                value = await (show(job, execute) if show is not None else execute(None, None))
+        except NotRetryable as error:
+            return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error), False)
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- the executor's edge
+            if self.stopped in (Stop.SHUTDOWN, Stop.FENCED):
+                return None
+            return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error))
+        return self.stop_outcome() or Outcome(
+            job, JobState.SUCCEEDED, result_text(value, max_bytes=max_result_bytes)
+        )
+
+    def stop_outcome(self) -> Outcome | None:
+        """Return the outcome that follows from being stopped, if any does."""
+        if self.stopped is Stop.TIMEOUT:
+            return Outcome(
+                self.job, JobState.FAILED, None, f"timed out after {self.job.timeout.total_seconds():g} s"
+            )
+        if self.stopped is Stop.CANCEL:
+            return Outcome(self.job, JobState.CANCELLED)
+        return None
+
+    async def _execute(
+        self,
+        declared: JobType,
+        request: BaseModel,
+        context: JobContext,
+        report: Report,
+        logger: Any,
+        task_run_id: UUID | None,
+    ) -> Any:
+        if logger is not None:
+            context.logger = logger
+        if task_run_id is not None:
+            report(self.job, None, task_run_id)
+        if declared.is_async:
+            return await declared.processor(request, context)
+        # The loop can leave a thread that does not end; the shift then recycles its process.
+        return await anyio.to_thread.run_sync(
+            declared.processor, request, context, abandon_on_cancel=True, limiter=self._threads
+        )
+
+
+def _undeclared(job: ClaimedJob) -> str:
+    return (
+        f"UnknownJobType: no job type {job.job_type!r} is declared in this program;"
+        " name its module in DURABLE_JOBS_MODULES, then resubmit the job"
+    )

@@ -1,0 +1,260 @@
+"""A shift: one process that claims and executes until it is relieved, stopped, or out of work.
+
+Everything about its jobs is decided under fences in the store, so a shift may be wrong about
+itself, be frozen or die at any line, and no job is lost or done twice by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import anyio
+import structlog
+from uuid_utils.compat import uuid7
+
+from durable_jobs.errors import StoreUnavailable
+from durable_jobs.executor.bounds import QueueBounds
+from durable_jobs.executor.claiming import Claimer
+from durable_jobs.executor.duty import Duty
+from durable_jobs.executor.execution import MAX_THREADS, Execution, Stop
+from durable_jobs.executor.heartbeat import Heartbeat
+from durable_jobs.executor.outcomes import OutcomeWriter
+from durable_jobs.executor.overseeing import Overseer
+from durable_jobs.executor.summary import ShiftSummary
+from durable_jobs.executor.visibility import RateCap, Show
+from durable_jobs.jobs import ClaimedJob, Outcome
+from durable_jobs.queues import Queue
+from durable_jobs.registry import Registry
+from durable_jobs.settings import Settings
+from durable_jobs.stores.protocols import Executor, ExecutorStore, Fenced, Unwritten
+
+logger = structlog.get_logger(__name__)
+
+SHUT_DOWN = "worker shut down"
+UNWIND_S = 2.0
+"""How long async code may take to leave once it is interrupted at the end."""
+
+
+class Shift:
+    """One shift; `run` once."""
+
+    def __init__(
+        self,
+        store: ExecutorStore,
+        registry: Registry,
+        settings: Settings,
+        *,
+        queues: Sequence[str] | None = None,
+        until_empty: bool = False,
+        flow_run_id: UUID | None = None,
+        show: Show | None = None,
+    ) -> None:
+        """Prepare a shift.
+
+        Args:
+            store: an open store.
+            queues: names of the queues to serve; all shared ones when not given.
+            until_empty: end when nothing is due; such a shift stays outside of the crew.
+            flow_run_id: the Prefect flow run that this is, for people.
+            show: wraps executions that are to be seen as task runs.
+
+        Raises:
+            UnknownQueue: a queue is not declared.
+        """
+        self._store, self._registry, self._settings = store, registry, settings
+        self._until_empty = until_empty
+        self._show = show
+        self._cap = RateCap(settings.visible_task_runs_per_second)
+        self._threads = anyio.CapacityLimiter(MAX_THREADS)
+        served = _served(registry, queues)
+        self.executor = Executor(
+            uuid7(),
+            socket.gethostname(),
+            os.getpid(),
+            tuple(q.name for q in served),
+            flow_run_id,
+            not until_empty,
+        )
+        self.summary = ShiftSummary(self.executor.executor_id)
+        self._bounds = QueueBounds(served)
+        self._running: dict[UUID, Execution] = {}
+        self._leaving = asyncio.Event()
+        self._why: Stop | None = None
+        self._writer = OutcomeWriter(store, self._written)
+        self._claimer = Claimer(
+            store, self.executor.executor_id, self._bounds, self._start, poll_interval=settings.poll_interval
+        )
+        self._overseer = Overseer(store, self.executor.executor_id, self._running, self._writer, self.leave)
+        self._duty = Duty(store, self.executor, self._bounds, settings, self._overseer, self.leave)
+
+    def leave(self, because: str, why: Stop | None = None) -> None:
+        """Claim no more, and end: after the running jobs, or with a `why` by stopping them."""
+        if self._why is None:
+            self._why = why
+        if not self._leaving.is_set():
+            self.summary.ended_because = because
+            self._leaving.set()
+        self._claimer.wake("")
+
+    async def run(self) -> ShiftSummary:
+        """Work until there is a reason to end, and return what was done."""
+        loop = asyncio.get_running_loop()
+        executor_id = self.executor.executor_id
+
+        def forgotten() -> None:
+            loop.call_soon_threadsafe(self.leave, "the store has given this shift up", Stop.FENCED)
+
+        await self._store.enter_executor(self.executor)
+        heartbeat = Heartbeat(self._store.heart(executor_id), self._settings.heartbeat_interval, forgotten)
+        heartbeat.start()
+        helpers = [
+            asyncio.create_task(job)
+            for job in (
+                self._writer.run(),
+                self._store.listen(self._claimer.wake, self._on_cancel),
+                self._duty.run(),
+                self._overseer.run(),
+            )
+        ]
+        try:
+            await self._work(helpers)
+            await self._end(helpers)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._stop_all(Stop.SHUTDOWN))
+            raise
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            heartbeat.stop()
+            await self._forget()
+        self.summary.ended_at = datetime.now(UTC)
+        return self.summary
+
+    async def _work(self, helpers: Iterable[asyncio.Task[None]]) -> None:
+        await self._duty.lease()
+        while not self._leaving.is_set():
+            for helper in helpers:
+                if helper.done():
+                    helper.result()
+            if await self._claimer.fill():
+                # Let the jobs that were just started take their first step.
+                await asyncio.sleep(0)
+                continue
+            if self._until_empty and self._claimer.found_nothing and not self._running:
+                self.leave("nothing is due")
+                return
+            await self._claimer.sleep()
+
+    async def _end(self, helpers: Iterable[asyncio.Task[None]]) -> None:
+        """Finish what runs, for as long as the reason to leave allows."""
+        await self._duty.drain()
+        grace = self._settings.shutdown_grace.total_seconds()
+        deadline: float | None = None
+        while self._running and self._why is not Stop.FENCED:
+            for helper in helpers:
+                if helper.done():
+                    helper.result()
+            now = asyncio.get_running_loop().time()
+            if self._why is Stop.SHUTDOWN:
+                deadline = deadline or now + grace
+                if now >= deadline:
+                    break
+            self._bounds.freed.clear()
+            try:
+                async with asyncio.timeout(min(0.5, deadline - now) if deadline else 0.5):
+                    await self._bounds.freed.wait()
+            except TimeoutError:
+                continue
+        if self._running:
+            await self._stop_all(self._why or Stop.SHUTDOWN)
+
+    async def _stop_all(self, why: Stop) -> None:
+        """Interrupt what runs and give it back to the store."""
+        left = list(self._running.values())
+        for execution in left:
+            execution.stop(why)
+        tasks = [e.task for e in left if e.task is not None and (e.declared is None or e.declared.is_async)]
+        if tasks:
+            await asyncio.wait(tasks, timeout=UNWIND_S)
+        if why is Stop.FENCED:
+            return
+        # Outcomes that came meanwhile are written first.
+        await self._writer.drain(UNWIND_S)
+        await self._release(list(self._running.values()))
+
+    async def _release(self, executions: Sequence[Execution]) -> None:
+        unsettled: list[tuple[Fenced, bool]] = [
+            (e.job, e.declared is not None and e.declared.on_orphan == "replay")
+            for e in executions
+            if e.task is None or not e.task.done() or e.stopped is Stop.SHUTDOWN
+        ]
+        if not unsettled:
+            return
+        try:
+            await self._store.release(unsettled, SHUT_DOWN)
+            self.summary.released += len(unsettled)
+        except StoreUnavailable as error:
+            logger.warning("jobs are left to the reconciler", jobs=len(unsettled), error=str(error))
+
+    async def _forget(self) -> None:
+        try:
+            await self._store.leave_executor(self.executor.executor_id)
+        except StoreUnavailable as error:
+            logger.warning("this shift is left to the reconciler", error=str(error))
+
+    def _start(self, job: ClaimedJob) -> None:
+        execution = Execution(job, self._registry, self._threads)
+        self._running[job.claim_token] = execution
+        self.summary.claimed += 1
+        execution.task = asyncio.create_task(self._execute(execution))
+
+    async def _execute(self, execution: Execution) -> None:
+        outcome = await execution.run(
+            self._overseer.report,
+            show=self._visible(execution),
+            max_result_bytes=self._settings.max_payload_bytes,
+        )
+        if outcome is not None:
+            self._writer.put(outcome)
+            if self._writer.waiting >= len(self._running):
+                self._writer.flush()
+        elif execution.stopped is Stop.FENCED:
+            self._settle(execution.job)
+
+    def _visible(self, execution: Execution) -> Show | None:
+        if self._show is None or execution.declared is None or execution.declared.visibility == "history":
+            return None
+        if not self._cap.allows():
+            self.summary.not_shown += 1
+            return None
+        self.summary.shown += 1
+        return self._show
+
+    def _written(self, outcomes: Sequence[Outcome], unwritten: Sequence[Unwritten]) -> None:
+        late = {u.job_id for u in unwritten if u.why == "late"}
+        for outcome in outcomes:
+            if outcome.job.job_id in late:
+                self.summary.late += 1
+            else:
+                self.summary.written(outcome)
+            self._settle(outcome.job)
+
+    def _settle(self, job: ClaimedJob) -> None:
+        if self._running.pop(job.claim_token, None) is not None:
+            self._bounds.give_back(job.queue)
+
+    def _on_cancel(self, executor_id: str) -> None:
+        if executor_id == str(self.executor.executor_id):
+            self._overseer.audit_soon()
+
+
+def _served(registry: Registry, names: Sequence[str] | None) -> list[Queue]:
+    if names is None:
+        return [queue for queue in registry.queues.values() if queue.isolation == "shared"]
+    return [registry.queue(name) for name in names]

@@ -1,0 +1,45 @@
+"""The heartbeat's own connection: synchronous, so that a thread needs no event loop."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from durable_jobs.errors import StoreUnavailable
+from durable_jobs.stores.postgres.database import translate
+from durable_jobs.stores.postgres.duty import BEAT
+
+
+class PgHeart:
+    """Beats for one executor, reconnecting as needed."""
+
+    def __init__(self, executor_id: UUID, options: dict[str, Any], timeout: timedelta) -> None:
+        """Connect at the first beat."""
+        self._executor_id = executor_id
+        self._options = options
+        self._timeout_ms = int(timeout.total_seconds() * 1000)
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def beat(self) -> bool:
+        """Beat once; see `Heart.beat`."""
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(**self._options)
+            with self._connection.transaction():
+                self._connection.execute(
+                    "SELECT set_config('statement_timeout', %s, true)", [str(self._timeout_ms)]
+                )
+                row = self._connection.execute(BEAT, {"executor": self._executor_id}).fetchone()
+        except psycopg.Error as error:
+            self.close()
+            raise StoreUnavailable(str(translate(error))) from error
+        return row is not None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
