@@ -96,12 +96,18 @@ class Settings(BaseSettings):
 
         Raises:
             InvalidSettings: naming each setting, its value's fault and what is expected.
+            InsecureRedisURL: Redis without TLS or without a password, outside development.
         """
         secrets = os.environ.get("DURABLE_JOBS_SECRETS_DIR")
         try:
-            return cls(_secrets_dir=secrets, **overrides)
+            settings = cls(_secrets_dir=secrets, **overrides)
         except ValidationError as error:
             raise InvalidSettings("; ".join(_explain(e) for e in error.errors())) from error
+        if settings.redis_url is not None:
+            from durable_jobs.redis_health.target import refuse_insecure_url  # few configure Redis
+
+            refuse_insecure_url(settings.redis_url, settings.environment)
+        return settings
 
     def require_database_url(self) -> str:
         """Return the database URL.

@@ -17,7 +17,7 @@ from durable_jobs.urls import sqlalchemy_url
 
 _TABLES = (
     "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
-    "queue_pending_released", "paused",
+    "queue_pending_released", "paused", "health_states",
 )  # fmt: skip
 _DEFINER_FUNCTIONS = ("list_tenants(text, text, text, integer)", "count_jobs()")
 _READABLE = {

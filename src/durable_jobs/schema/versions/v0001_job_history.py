@@ -142,6 +142,20 @@ _SYSTEM_TABLES = (
         PRIMARY KEY (kind, name)
     )
     """,
+    # What the health checks said last, so that each change is said once.
+    """
+    CREATE TABLE health_states (
+        target text NOT NULL,
+        check_name text NOT NULL,
+        failing boolean NOT NULL,
+        announced boolean NOT NULL,
+        since timestamptz NOT NULL,
+        said_at timestamptz,
+        severity text CHECK (severity IN ('CRITICAL', 'WARNING', 'INFO')),
+        changes integer NOT NULL DEFAULT 0,
+        PRIMARY KEY (target, check_name)
+    )
+    """,
 )
 
 _EVENTS_AND_EFFECTS = (
@@ -199,7 +213,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop everything, the functions that use the tables included."""
     for table in (
-        "job_effects", "job_events", "paused", "queue_pending_released", "queue_pending", "queue_leases",
-        "job_executors", "job_history",
+        "job_effects", "job_events", "health_states", "paused", "queue_pending_released", "queue_pending",
+        "queue_leases", "job_executors", "job_history",
     ):  # fmt: skip
         op.execute(f"DROP TABLE {table} CASCADE")

@@ -17,7 +17,14 @@ from durable_jobs.jobs import ClaimedJob, Job, Outcome
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.duty import PgDuty
-from durable_jobs.stores.postgres.statements import CLAIM, CLAIM_ONE, FINISH, read_claimed
+from durable_jobs.stores.postgres.statements import (
+    CLAIM,
+    CLAIM_ONE,
+    FINISH,
+    RECORD_EVENTS,
+    event_params,
+    read_claimed,
+)
 from durable_jobs.stores.protocols import (
     Claim,
     Decision,
@@ -236,17 +243,7 @@ class PgOperator(PgDuty):
 
     async def record_events(self, events: Sequence[NewEvent]) -> None:
         """Put events into the outbox."""
-        documents = [
-            {
-                "tenant_id": event.tenant_id,
-                "event": event.event,
-                "job_id": None if event.job_id is None else str(event.job_id),
-                "severity": event.severity,
-                "payload": dict(event.payload),
-            }
-            for event in events
-        ]
-        await self._db.fetch("SELECT record_events(%(events)s::jsonb)", {"events": json.dumps(documents)})
+        await self._db.fetch(RECORD_EVENTS, event_params(events))
 
     async def _job(self, statement: str, job_id: UUID, **params: Any) -> Job:
         tenant = required_tenant()

@@ -10,7 +10,7 @@ from typing import Any
 from durable_jobs.errors import IdempotencyConflict, QueueFull
 from durable_jobs.jobs import ClaimedJob, Job, NewJob
 from durable_jobs.states import JobState
-from durable_jobs.stores.protocols import Registered
+from durable_jobs.stores.protocols import NewEvent, Registered
 from durable_jobs.urls import first_line
 
 REGISTER = (
@@ -26,6 +26,23 @@ CLAIM = _CLAIMED + (
 )
 CLAIM_ONE = _CLAIMED + "claim_job(%(executor)s, %(tenant)s, %(job_id)s, %(now)s::timestamptz)"
 FINISH = "SELECT job_id, why FROM finish_jobs(%(tenants)s::text[], %(outcomes)s::jsonb, %(now)s::timestamptz)"
+
+RECORD_EVENTS = "SELECT record_events(%(events)s::jsonb)"
+
+
+def event_params(events: Sequence[NewEvent]) -> dict[str, Any]:
+    """Return the parameters of RECORD_EVENTS."""
+    documents = [
+        {
+            "tenant_id": event.tenant_id,
+            "event": event.event,
+            "job_id": None if event.job_id is None else str(event.job_id),
+            "severity": event.severity,
+            "payload": dict(event.payload),
+        }
+        for event in events
+    ]
+    return {"events": json.dumps(documents)}
 
 
 def register_params(tenant: str, jobs: Sequence[NewJob]) -> dict[str, Any]:
