@@ -29,7 +29,9 @@ def sqlalchemy_url(url: str) -> str:
 
 def libpq_url(url: str) -> str:
     """Return the URL as libpq takes it."""
-    return make_url(sqlalchemy_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
+    written = make_url(sqlalchemy_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
+    # SQLAlchemy leaves spaces as they are; libpq refuses them, and shows the password in its message.
+    return written.replace(" ", "%20")
 
 
 def without_password(url: str) -> str:

@@ -1,0 +1,18 @@
+"""Database URLs in the forms that SQLAlchemy and libpq take."""
+
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.engine import make_url
+
+from durable_jobs.urls import libpq_url, sqlalchemy_url
+
+PASSWORD = "p@ss %40w/:+#?&'\""
+URL = "postgresql://boss:p%40ss%20%2540w%2F%3A%2B%23%3F%26'%22@db.example:6543/shop?sslmode=require"
+
+
+def test_a_password_of_odd_characters_reaches_libpq_unchanged() -> None:
+    parts = conninfo_to_dict(libpq_url(URL))
+    assert (parts["password"], parts["dbname"], parts["sslmode"]) == (PASSWORD, "shop", "require")
+
+
+def test_a_password_of_odd_characters_reaches_sqlalchemy_unchanged() -> None:
+    assert make_url(sqlalchemy_url(URL)).password == PASSWORD
