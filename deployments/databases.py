@@ -24,6 +24,10 @@ PREFECT_DATABASE = "prefect"
 OURS = "Prefect's own tables, made by durable-jobs up"
 
 
+class MayNotCreateDatabase(BadInput):
+    """The owner's role has no right to create the database for Prefect's tables."""
+
+
 class ForeignPrefectDatabase(BadInput):
     """The database for Prefect's tables exists already and belongs to somebody else."""
 
@@ -54,7 +58,8 @@ def prepare_prefect(admin_url: str, password: str, *, server_is_ours: bool) -> s
         server_is_ours: nobody else has databases there.
 
     Raises:
-        ForeignPrefectDatabase: a database of that name exists, and not because of us.
+        ForeignPrefectDatabase: a database of that name is in use, and not because of us.
+        MayNotCreateDatabase: the owner has not the right.
         StoreUnavailable: the server does not answer.
     """
     url = make_url(libpq_url(admin_url))
@@ -62,7 +67,9 @@ def prepare_prefect(admin_url: str, password: str, *, server_is_ours: bool) -> s
         with psycopg.connect(libpq_url(admin_url), autocommit=True, connect_timeout=10) as connection:
             if connection.info.parameter_status("is_superuser") == "on":
                 url = url.set(username=_role(connection, password), password=password)
-            _database(connection, str(url.username), server_is_ours=server_is_ours)
+            _create_database(connection, str(url.username))
+            if not server_is_ours:
+                _refuse_foreign(connection, libpq_url(admin_url))
     except psycopg.OperationalError as error:
         raise StoreUnavailable(f"the database does not answer: {first_line(error)}") from error
     return _asyncpg_url(url)
@@ -77,25 +84,44 @@ def _role(connection: psycopg.Connection, password: str) -> str:
     return name
 
 
-def _database(connection: psycopg.Connection, owner: str, *, server_is_ours: bool) -> None:
+def _create_database(connection: psycopg.Connection, owner: str) -> None:
+    if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [PREFECT_DATABASE]).fetchone():
+        return
+    names = sql.Identifier(PREFECT_DATABASE), sql.Identifier(owner)
+    statement = sql.SQL("CREATE DATABASE {} OWNER {}").format(*names)
+    try:
+        connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MayNotCreateDatabase(
+            f"the role {owner!r} of --database-url may not create the database that Prefect's tables need;"
+            f" give it CREATEDB, or let an administrator run: {statement.as_string()}"
+        ) from error
+    _mark(connection)
+
+
+def _refuse_foreign(connection: psycopg.Connection, admin_url: str) -> None:
     query = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
-    row = connection.execute(query, [PREFECT_DATABASE]).fetchone()
-    if row is None:
-        names = sql.Identifier(PREFECT_DATABASE), sql.Identifier(owner)
-        connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(*names))
-        comment = sql.SQL("COMMENT ON DATABASE {} IS {}")
-        connection.execute(comment.format(sql.Identifier(PREFECT_DATABASE), sql.Literal(OURS)))
-    elif row[0] != OURS and not server_is_ours:
-        raise ForeignPrefectDatabase(_foreign())
+    if connection.execute(query, [PREFECT_DATABASE]).fetchone() == (OURS,):
+        return
+    with psycopg.connect(admin_url, dbname=PREFECT_DATABASE, connect_timeout=10) as inside:
+        tables = (
+            "SELECT 1 FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema') LIMIT 1"
+        )
+        if inside.execute(tables).fetchone():
+            raise ForeignPrefectDatabase(
+                f"the server has a database {PREFECT_DATABASE!r} that `durable-jobs up` did not make, and a Prefect"
+                " server of another version may be using it. Use another Postgres server; or, if the database is"
+                f" free to use, say so to Postgres: {_marking().as_string()}"
+            )
+    _mark(connection)
 
 
-def _foreign() -> str:
-    mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(PREFECT_DATABASE), sql.Literal(OURS))
-    return (
-        f"the server has a database {PREFECT_DATABASE!r} that `durable-jobs up` did not make, and a Prefect"
-        " server of another version may be using it. Use another Postgres server; or, if the database is free"
-        f" to use, say so to Postgres: {mark.as_string()}"
-    )
+def _mark(connection: psycopg.Connection) -> None:
+    connection.execute(_marking())
+
+
+def _marking() -> sql.Composed:
+    return sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(PREFECT_DATABASE), sql.Literal(OURS))
 
 
 def _asyncpg_url(url: URL) -> str:

@@ -172,7 +172,9 @@ class Stack:
         self._report("Shift: waiting for jobs")
 
     def _serving_child(self) -> Child:
-        base = environment.base_environment(self.home, self._options.prefect_port)
+        base = (
+            environment.base_environment(self.home, self._options.prefect_port) | environment.SHIFT_DEFAULTS
+        )
         own = environment.application_environment(self._options.settings, self.home, self.database_url)
         command = [sys.executable, "-m", "durable_jobs.deployments.serving"]
         return Child(

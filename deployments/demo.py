@@ -1,0 +1,60 @@
+"""`durable-jobs demo`: the whole stack in a temporary folder, with real documents to archive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from durable_jobs.deployments import environment
+from durable_jobs.deployments.demo_folder import HOME, demo_folder, sweep_killed_demos
+from durable_jobs.deployments.demo_view import counts_view, outcomes, totals
+from durable_jobs.deployments.demo_work import archive_all, documents_below
+from durable_jobs.deployments.progress import Progress
+from durable_jobs.deployments.running import run_stack
+from durable_jobs.deployments.stack import Stack, StackOptions
+from durable_jobs.documents.samples import write_samples
+from durable_jobs.embedded.ports import free_port
+from durable_jobs.settings import Settings
+
+DOCUMENTS_HELP = "Archive the documents of this folder; without it some are made for the purpose."
+KEEP_HELP = "Keep everything running after the outcomes, to look around, until Ctrl-C."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("demo")(demo)
+
+
+def demo(
+    documents: Annotated[Path | None, typer.Option(help=DOCUMENTS_HELP)] = None,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Archive real documents with Postgres and Prefect in a temporary folder, and show what became of each."""
+    chosen = documents_below(documents) if documents is not None else None
+    progress = Progress()
+    with demo_folder() as folder:
+        if swept := sweep_killed_demos():
+            progress.report(f"Removed what {swept} killed demos had left behind")
+        settings = Settings.load()
+        stack = Stack(StackOptions(folder / HOME, free_port(), None, settings), progress.report)
+        paths = chosen if chosen is not None else write_samples(folder / "documents")
+        progress.report(f"Documents: {len(paths)} in {documents or folder / 'documents'}")
+        if not run_stack(stack, progress, lambda: _work(stack, settings, paths, folder, progress), keep=keep):
+            raise typer.Exit(130)
+
+
+def _work(stack: Stack, settings: Settings, paths: list[Path], folder: Path, progress: Progress) -> None:
+    # From here on this process is an application of its own stack.
+    os.environ.update(environment.application_environment(settings, stack.home, stack.database_url))
+    progress.report(
+        f"Archiving: one job a document, executed by the Prefect flow execute-jobs, {stack.ui_url}"
+    )
+    with counts_view(progress.console) as view:
+        jobs = asyncio.run(archive_all(paths, folder / "archive", view.show, stack.watch))
+    progress.console.print(outcomes(jobs))
+    progress.report(f"{totals(jobs)}")
+    progress.report(f"Prefect UI: {stack.ui_url} (to look around: durable-jobs demo --keep)")
