@@ -30,6 +30,8 @@ from durable_jobs.settings import Settings
 from durable_jobs.urls import libpq_url
 
 SERVER_PATIENCE = timedelta(minutes=3)
+# Shifts, isolated jobs, Prefect and applications together need more than the 100 of the default.
+POSTGRES_SETTINGS = {"max_connections": "200"}
 CONNECTION_FILE = "connection.env"
 
 
@@ -139,7 +141,9 @@ class Stack:
             self._report(f"Postgres: {urlsplit(self._options.database_url).hostname}, as given")
             return libpq_url(self._options.database_url)
         self._report("Postgres: starting")
-        self._cluster = PostgresCluster(self.home / "postgres", report=self._report)
+        self._cluster = PostgresCluster(
+            self.home / "postgres", settings=POSTGRES_SETTINGS, report=self._report
+        )
         self._cluster.start()
         self._cluster.create_database(databases.DATABASE)
         self._report(f"Postgres: answers on port {self._cluster.port}")
