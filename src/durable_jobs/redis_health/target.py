@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from durable_jobs.redis_health.address import RedisAddress, TlsOptions, parse_redis_url
 from durable_jobs.redis_health.errors import InsecureRedisURL
-from durable_jobs.settings import Environment
+from durable_jobs.settings import Environment, Settings
 
 ExpectedRole = Literal["primary", "replica", "any"]
 
@@ -65,6 +65,13 @@ class HealthLimits(BaseModel):
     latency: timedelta = Field(timedelta(milliseconds=100), description="Answer time of a PING that warns")
     memory: float = Field(0.8, gt=0, le=1, description="Share of maxmemory that warns")
     certificate: timedelta = Field(timedelta(days=14), description="Rest of a certificate's life that warns")
+
+
+def target_of_settings(settings: Settings) -> RedisTarget | None:
+    """The Redis that the settings name, or None: Redis is optional."""
+    if settings.redis_url is None:
+        return None
+    return RedisTarget(name="default", url=settings.redis_url, environment=settings.environment)
 
 
 def refuse_insecure_url(url: SecretStr, environment: Environment, *, setting: str = SETTING) -> None:
