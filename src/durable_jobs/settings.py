@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from durable_jobs.errors import InvalidSettings
@@ -28,6 +28,13 @@ def _duration(value: Any) -> Any:
     return value
 
 
+def _absolute(folder: Path) -> Path:
+    if not folder.is_absolute():
+        raise ValueError(f"{folder} is not absolute; write the folder from / on")
+    return folder
+
+
+AbsoluteFolder = Annotated[Path, AfterValidator(_absolute)]
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
 
 
@@ -51,6 +58,16 @@ class Settings(BaseSettings):
     environment: Environment = Field("development", description="development, staging or production.")
     modules: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Comma-separated module names or .py paths that declare job types and queues."
+    )
+    archive_sources: Annotated[tuple[AbsoluteFolder, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated folders that DOCUMENT_ARCHIVE may read from;"
+        " empty: every folder in development, none otherwise.",
+    )
+    archive_stores: Annotated[tuple[AbsoluteFolder, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated folders that DOCUMENT_ARCHIVE may write to;"
+        " empty: every folder in development, none otherwise.",
     )
     redis_url: SecretStr | None = Field(None, description="Redis to watch (optional).")
     running_stale_after: Duration = Field(
@@ -83,7 +100,7 @@ class Settings(BaseSettings):
         20.0, ge=0, description="Most jobs a shift shows as Prefect task runs each second."
     )
 
-    @field_validator("modules", mode="before")
+    @field_validator("modules", "archive_sources", "archive_stores", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):

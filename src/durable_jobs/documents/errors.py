@@ -29,6 +29,14 @@ class DocumentChanged(DocumentError):
     """The document was written to while it was being read."""
 
 
+class FolderNotAllowed(DocumentError):
+    """The settings do not allow to archive from this folder, or to this one."""
+
+
+class ArchivingStopped(DocumentError):
+    """The job was cancelled, has timed out, or its shift ends."""
+
+
 class DigestMismatch(DocumentError):
     """The document is not the one that was expected: its sha256 differs."""
 

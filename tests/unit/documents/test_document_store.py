@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_jobs.documents.disk import sync_file
@@ -35,6 +35,7 @@ def put(store: DocumentStore, *chunks: bytes) -> StoredObject:
         return writer.publish()
 
 
+@settings(max_examples=40, deadline=None)  # each example waits for the disk
 @given(chunks=st.lists(st.binary(max_size=3000), max_size=5))
 def test_what_was_written_is_read_back(chunks: list[bytes]) -> None:
     content = b"".join(chunks)
@@ -52,6 +53,7 @@ def test_what_was_written_is_read_back(chunks: list[bytes]) -> None:
         assert list(store.incoming.iterdir()) == []
 
 
+@settings(max_examples=60, deadline=None)
 @given(content=st.binary(min_size=1, max_size=2000), data=st.data())
 def test_a_damaged_object_never_gives_other_bytes(content: bytes, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
