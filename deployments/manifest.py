@@ -13,7 +13,6 @@ import yaml
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
-from prefect.flows import load_flow_from_entrypoint
 
 
 def read_manifest() -> list[dict[str, Any]]:
@@ -42,11 +41,6 @@ def served(entry: dict[str, Any]) -> RunnerDeployment:
 def is_scheduled(entry: dict[str, Any]) -> bool:
     """Tell whether the deployment runs by itself; the others run when somebody asks."""
     return bool(entry.get("schedules"))
-
-
-def full_name(entry: dict[str, Any]) -> str:
-    """Return `flow-name/deployment-name`."""
-    return f"{load_flow_from_entrypoint(entry['entrypoint']).name}/{entry['name']}"
 
 
 def _schedule(entry: dict[str, Any]) -> DeploymentScheduleCreate:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from durable_jobs.errors import DurableJobsError
+from durable_jobs.errors import BadInput, DurableJobsError
 
 
-class HomeNotWritable(DurableJobsError):
+class HomeNotWritable(BadInput):
     """The home folder cannot be created or written."""
 
     def __init__(self, home: Path, reason: str) -> None:
@@ -19,6 +19,8 @@ class HomeNotWritable(DurableJobsError):
 class HomeInUse(DurableJobsError):
     """Another process holds the home folder."""
 
+    exit_code = 3
+
     def __init__(self, home: Path, holder: str) -> None:
         super().__init__(
             f"the home folder {home} is in use by {holder}. "
@@ -27,7 +29,7 @@ class HomeInUse(DurableJobsError):
         self.home = home
 
 
-class PortTaken(DurableJobsError):
+class PortTaken(BadInput):
     """A port that was asked for is taken by another process."""
 
     def __init__(self, purpose: str, port: int, option: str) -> None:
