@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,11 +60,20 @@ class Runtime:
         return within(connection)
 
 
-@lru_cache(maxsize=1)
+_installed: Runtime | None = None
+
+
+def install(runtime: Runtime) -> Runtime:
+    """Make this the process's runtime: its settings did not come from the environment alone."""
+    global _installed
+    _installed = runtime
+    return runtime
+
+
 def current_runtime() -> Runtime:
-    """Return the process's runtime, from its environment.
+    """Return the process's runtime, read from its environment at first use.
 
     Raises:
         InvalidSettings: a setting has a value that cannot work.
     """
-    return Runtime(Settings.load())
+    return _installed or install(Runtime(Settings.load()))

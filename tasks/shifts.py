@@ -1,0 +1,80 @@
+"""Works one shift, and leaves its summary as an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.runtime import flow_run
+
+from durable_jobs.executor.execution import Stop
+from durable_jobs.executor.shift import Shift
+from durable_jobs.executor.summary import ShiftSummary
+from durable_jobs.states import JobState
+from durable_jobs.tasks.charts import bar_chart
+from durable_jobs.tasks.runtimes import OpenRuntime
+from durable_jobs.tasks.showing import show_as_task_run
+from durable_jobs.tasks.stopping import on_sigterm
+from durable_jobs.tasks.texts import cell
+
+SHOWN_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+async def work_a_shift(
+    runtime: OpenRuntime, *, until_empty: bool = False, queues: Sequence[str] | None = None
+) -> ShiftSummary:
+    """Claim and execute jobs until relieved, told to stop, or (if asked) nothing is due."""
+    shift = Shift(
+        runtime.store,
+        runtime.registry,
+        runtime.settings,
+        queues=queues,
+        until_empty=until_empty,
+        flow_run_id=UUID(flow_run.id) if flow_run.id else None,
+        show=show_as_task_run,
+    )
+    with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
+        return await shift.run()
+
+
+async def leave_shift_summary(summary: ShiftSummary) -> None:
+    """Leave the artifact `shift-summary`: what was done, by type, and what failed and why."""
+    await acreate_markdown_artifact(
+        key="shift-summary", markdown=shift_markdown(summary), description="What this shift did."
+    )
+
+
+def shift_markdown(summary: ShiftSummary) -> str:
+    """Return the summary as markdown: a sentence, a chart, the same figures as a table, the failures."""
+    types = sorted({job_type for job_type, _ in summary.outcomes})
+    rows = [
+        f"| {cell(t)} | " + " | ".join(str(summary.outcomes[t, state]) for state in SHOWN_STATES) + " |"
+        for t in types
+    ]
+    parts = [
+        f"**{summary.claimed}** jobs claimed, **{summary.count(JobState.SUCCEEDED)}** succeeded,"
+        f" **{summary.count(JobState.FAILED)}** failed, **{summary.count(JobState.CANCELLED)}** cancelled."
+        f" Ended because: {summary.ended_because}."
+    ]
+    if types:
+        counts = [(t, [summary.outcomes[t, state] for state in SHOWN_STATES]) for t in types]
+        parts.append(bar_chart("Jobs by type", [str(state) for state in SHOWN_STATES], counts))
+        parts.append("\n".join(["| type | succeeded | failed | cancelled |", "|---|---:|---:|---:|", *rows]))
+    if summary.not_shown:
+        parts.append(
+            f"{summary.shown} jobs are task runs of this flow run; {summary.not_shown} more came faster than"
+            " DURABLE_JOBS_VISIBLE_TASK_RUNS_PER_SECOND and are only in job_history."
+        )
+    parts += [
+        f"{count} {text}"
+        for count, text in (
+            (summary.released, "jobs were given back at the end."),
+            (summary.late, "results came after the job had been given up; they changed nothing."),
+        )
+        if count
+    ]
+    if summary.failures:
+        parts.append("### Last failures\n\n| job | type | reason |\n|---|---|---|")
+        parts[-1] += "".join(f"\n| `{i}` | {cell(t)} | {cell(r, 200)} |" for i, t, r in summary.failures)
+    return "\n\n".join(parts) + "\n"
