@@ -5,6 +5,7 @@ No attempt ever sends a credential, so none needs to trust the server's certific
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, replace
 
 from durable_jobs.redis_health import tls
@@ -50,13 +51,15 @@ async def _ping(address: RedisAddress, deadline: Deadline) -> None:
         wire.close()
 
 
-async def shake_hands(address: RedisAddress, deadline: Deadline) -> Handshake:
+async def shake_hands(
+    address: RedisAddress, deadline: Deadline, *, context: ssl.SSLContext | None = None
+) -> Handshake:
     """A TLS handshake that accepts any certificate, to see version and certificate.
 
     Raises:
         Trouble: there was none.
     """
-    context = tls.client_context(address.tls_options, verify=False)
+    context = context or tls.client_context(address.tls_options, verify=False)
     wire = await open_wire(address, deadline, context=context)
     try:
         return describe(wire)

@@ -50,7 +50,7 @@ async def _measure(wire: Wire, deadline: Deadline, limits: HealthLimits) -> list
         if trouble.kind != "too_slow":
             raise
         return [connected, warning(CheckName.LATENCY, "too_slow", trouble.reason)]
-    latency, limit = round(seconds * 1000, 1), limits.latency.total_seconds() * 1000
+    latency, limit = round(seconds * 1000, 3), limits.latency.total_seconds() * 1000
     if latency > limit:
         reason = f"a PING took {latency:g} ms, more than {limit:g} ms"
         return [connected, warning(CheckName.LATENCY, "slow", reason, latency_ms=latency)]

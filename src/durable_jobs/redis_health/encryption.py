@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 
+from durable_jobs.redis_health import tls
 from durable_jobs.redis_health.attempts import Handshake, accepts_plaintext, shake_hands
 from durable_jobs.redis_health.certificates import check_certificate
 from durable_jobs.redis_health.deadline import PROBE_BUDGET, Deadline
@@ -14,19 +16,30 @@ from durable_jobs.redis_health.target import HealthLimits, RedisTarget
 from durable_jobs.redis_health.trouble import Trouble
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What the attempts came to; a Trouble where nothing can be told."""
+
+    plaintext: bool | Trouble
+    handshake: Handshake | Trouble
+    other_port: int | None
+    outdated: str | None
+
+
 async def check_encryption(
     target: RedisTarget, *, limits: HealthLimits | None = None, budget: timedelta = PROBE_BUDGET
 ) -> list[CheckResult]:
-    """Try a plaintext connection and a verified one: tls, certificate."""
+    """Try a plaintext connection, an outdated and a verified one: tls, certificate."""
     deadline = Deadline(budget)
-    trying = asyncio.ensure_future(_try_plaintext(target, deadline))
-    plaintext, handshake, other_port, certificate = await asyncio.gather(
-        trying,
-        _try_handshake(target, deadline, trying),
+    plaintext = asyncio.ensure_future(_try_plaintext(target, deadline))
+    accepted, handshake, other_port, outdated, certificate = await asyncio.gather(
+        plaintext,
+        _try_handshake(target, deadline, plaintext),
         _find_plaintext_port(target, deadline),
+        _try_outdated(target, deadline),
         check_certificate(target, limits or HealthLimits(), deadline),
     )
-    return [_judge(target, plaintext, handshake, other_port), certificate]
+    return [_judge(target, Tried(accepted, handshake, other_port, outdated)), certificate]
 
 
 async def _try_plaintext(target: RedisTarget, deadline: Deadline) -> bool | Trouble:
@@ -72,29 +85,34 @@ async def _try_handshake(
         return trouble
 
 
-def _judge(
-    target: RedisTarget, plaintext: bool | Trouble, handshake: Handshake | Trouble, other_port: int | None
-) -> CheckResult:
-    version = handshake.version if isinstance(handshake, Handshake) else None
-    if isinstance(plaintext, Trouble):
-        return unknown(CheckName.TLS, plaintext.kind, f"plaintext could not be tried: {plaintext.reason}")
-    if plaintext:
-        return _judge_open(target, target.address.port, version)
-    if other_port:
-        return _judge_open(target, other_port, version)
-    if isinstance(handshake, Trouble) and handshake.kind != "tls_client_certificate":
+async def _try_outdated(target: RedisTarget, deadline: Deadline) -> str | None:
+    """The version, when the server still agrees to one older than TLS 1.2."""
+    if not target.address.tls:
+        return None
+    try:
+        return (await shake_hands(target.address, deadline, context=tls.outdated_context())).version
+    except Trouble:
+        return None
+
+
+def _judge(target: RedisTarget, tried: Tried) -> CheckResult:
+    version = tried.handshake.version if isinstance(tried.handshake, Handshake) else None
+    if isinstance(tried.plaintext, Trouble):
+        trouble = tried.plaintext
+        return unknown(CheckName.TLS, trouble.kind, f"plaintext could not be tried: {trouble.reason}")
+    open_port = target.address.port if tried.plaintext else tried.other_port
+    if open_port:
+        return _not_enforced(target, "plaintext_accepted", f"port {open_port} answers in plaintext", version)
+    if tried.outdated:
+        return _not_enforced(target, "outdated_accepted", f"{tried.outdated} is accepted", version)
+    if isinstance(tried.handshake, Trouble) and tried.handshake.kind != "tls_client_certificate":
         # Hanging up on plaintext alone proves nothing: a proxy without a server behind it does it, too.
-        return unknown(CheckName.TLS, handshake.kind, f"no TLS handshake: {handshake.reason}")
+        return unknown(CheckName.TLS, tried.handshake.kind, f"no TLS handshake: {tried.handshake.reason}")
     return ok(CheckName.TLS, f"{version or 'TLS'}; plaintext is refused", version=version, enforced=True)
 
 
-def _judge_open(target: RedisTarget, port: int, version: str | None) -> CheckResult:
-    reason = f"port {port} answers in plaintext"
-    if not target.security_required:
-        return ok(
-            CheckName.TLS,
-            f"{reason}; {target.environment} does not require TLS",
-            version=version,
-            enforced=False,
-        )
-    return critical(CheckName.TLS, "plaintext_accepted", reason, version=version, enforced=False)
+def _not_enforced(target: RedisTarget, kind: str, reason: str, version: str | None) -> CheckResult:
+    if target.security_required:
+        return critical(CheckName.TLS, kind, reason, version=version, enforced=False)
+    reason = f"{reason}; {target.environment} does not require TLS"
+    return ok(CheckName.TLS, reason, version=version, enforced=False)

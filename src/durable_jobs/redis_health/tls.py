@@ -6,6 +6,7 @@ The default is to verify, host name included; every way it can fail has its own 
 from __future__ import annotations
 
 import ssl
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -59,6 +60,21 @@ def _context(options: TlsOptions, verify: bool, _changed: tuple[int, ...]) -> ss
         context.load_default_certs()
     if options.certificate_file:
         context.load_cert_chain(options.certificate_file, options.key_file)
+    return context
+
+
+@lru_cache(maxsize=1)
+def outdated_context() -> ssl.SSLContext:
+    """A context that speaks nothing newer than TLS 1.1, to try whether a server still does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        # Python warns of these versions, and that is why they are tried.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
     return context
 
 

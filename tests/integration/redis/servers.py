@@ -40,6 +40,8 @@ class RedisServer:
         self.plain_port = free_port() if tls and plain_port else 0
         common = "--bind 127.0.0.1 --enable-debug-command local --enable-protected-configs local"
         self._command = [binary, *common.split(), "--save", "", "--repl-diskless-sync-delay", "0"]
+        # So that a stopped server has room for every connection of a test.
+        self._command += ["--tcp-backlog", "2048"]
         self._command += ["--dir", str(self.folder), "--unixsocket", str(self.socket_path)]
         self._command += [*self._ports(tls), *options]
         self._process: subprocess.Popen[bytes] | None = None

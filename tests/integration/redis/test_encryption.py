@@ -113,12 +113,20 @@ async def test_a_missing_client_certificate_is_named(authority: Authority, proto
     assert shown[CheckName.TLS].facts["version"] == protocols
 
 
-async def test_a_server_with_only_old_tls_is_named(authority: Authority) -> None:
-    files = authority.server(protocols="TLSv1.1")
+@pytest.mark.parametrize(
+    ("protocols", "connection"), [("TLSv1.1", "tls_protocol"), ("TLSv1.1 TLSv1.2 TLSv1.3", "ok")]
+)
+async def test_a_server_that_still_accepts_old_tls_is_critical(
+    authority: Authority, protocols: str, connection: str
+) -> None:
+    files = authority.server(protocols=protocols)
     with RedisServer(*PASSWORD, "--tls-ciphers", "DEFAULT@SECLEVEL=0", tls=files) as server:
         results = await look(server.port, ca_file=authority.file)
-    assert results[CheckName.CONNECTION].kind == "tls_protocol"
-    assert results[CheckName.TLS].outcome is not Outcome.OK
+    assert results[CheckName.CONNECTION].kind == connection
+    assert (results[CheckName.TLS].kind, results[CheckName.TLS].severity) == (
+        "outdated_accepted",
+        Severity.CRITICAL,
+    )
 
 
 async def test_t25_plaintext_in_production_is_critical(server: RedisServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,16 @@ async def test_a_primary_tells_its_replicas(server: RedisServer, replica: RedisS
     report = await look(server)
     assert not report.failures
     assert report[CheckName.REPLICATION].facts["connected_replicas"] == 1
+
+
+async def test_the_user_of_the_how_to_sees_everything(server: RedisServer) -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/watch-redis.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("ACL SETUSER")]
+    server.admin(*line.split(), password="invented")
+    report = await look(server, "watch:password@", environment="development")
+    assert {result.check for result in report.results if result.outcome is not Outcome.OK} == {
+        CheckName.CERTIFICATE  # there is none
+    }
 
 
 async def test_a_replica_where_a_primary_is_expected_is_critical_once(replica: RedisServer) -> None:
