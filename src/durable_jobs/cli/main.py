@@ -1,5 +1,47 @@
-"""Entry point of the command `durable-jobs`."""
+"""Entry point of the command `durable-jobs`.
+
+Commands that need Prefect live outside of src and are found by the name of an entry point, so that
+every other command starts without loading Prefect.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+
+import typer
+from rich.console import Console
+
+from durable_jobs.errors import DurableJobsError
+
+COMMANDS = "durable_jobs.commands"
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="durable-jobs",
+    help="Durable jobs for people who already run Prefect and Postgres.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command; every error of ours is one sentence and an exit code."""
+    _add_commands(sys.argv[1:])
+    try:
+        app()
+    except DurableJobsError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _add_commands(arguments: list[str]) -> None:
+    """Load the command that is asked for, or all of them for the help."""
+    points = entry_points(group=COMMANDS)
+    asked = arguments[0] if arguments else ""
+    for point in points:
+        if point.name == asked or asked in ("", "--help"):
+            point.load()(app)
