@@ -26,6 +26,11 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def _subcommands() -> None:
+    """Durable jobs for people who already run Prefect and Postgres."""
+
+
 def main() -> None:
     """Run the command; every error of ours is one sentence and an exit code."""
     _add_commands(sys.argv[1:])
