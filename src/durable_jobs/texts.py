@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
@@ -30,6 +32,11 @@ def clean(text: str, limit: int = MAX_REASON) -> str:
         tail = f" ... ({len(text):,} characters)"
         cleaned = cleaned[: limit - len(tail)] + tail
     return cleaned
+
+
+def storable_json(value: Any) -> str:
+    """Return JSON that jsonb takes: no NUL, valid Unicode, and null for a number that JSON does not know."""
+    return json.dumps(_storable(value), ensure_ascii=False)
 
 
 class Skipped(NamedTuple):
@@ -66,14 +73,16 @@ def _json(value: Any) -> str:
     except (ValueError, TypeError, RecursionError):
         return json.dumps(clean(repr(value)))
     # jsonb has no NUL; in a result it is replaced, since the work is done.
-    return json.dumps(_without_nul(tree), ensure_ascii=False) if "\\u0000" in text else text
+    return storable_json(tree) if "\\u0000" in text else text
 
 
-def _without_nul(node: Any) -> Any:
+def _storable(node: Any) -> Any:
     if isinstance(node, str):
-        return node.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    if isinstance(node, dict):
-        return {_without_nul(k): _without_nul(v) for k, v in node.items()}
-    if isinstance(node, list):
-        return [_without_nul(v) for v in node]
+        return node.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    if isinstance(node, float):
+        return node if math.isfinite(node) else None
+    if isinstance(node, Mapping):
+        return {_storable(k): _storable(v) for k, v in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_storable(v) for v in node]
     return node

@@ -202,7 +202,8 @@ class JobsStore(Protocol):
             MissingTenant: outside of a tenant's scope.
             IdempotencyConflict: a key is used by another request.
             QueueFull: the queue has no room for all of them.
-            StoreUnavailable: the store does not answer; nothing was inserted.
+            StoreUnavailable: the store does not answer. Nothing was inserted, or all of it and the answer
+                was lost; with a key, asking again tells which.
         """
         ...
 
@@ -329,6 +330,8 @@ class JobsOperator(Protocol):
         now: datetime | None = None,
     ) -> Job:
         """Make the one retry of a failed job and return it; at the limit return the job, ABANDONED.
+
+        Asking again gives the same answer.
 
         Raises:
             JobNotFound, NotAllowed (not FAILED, not retryable, or resubmitted), QueueFull.

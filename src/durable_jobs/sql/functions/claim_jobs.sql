@@ -11,8 +11,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := coalesce(p_now, now());
-    v_after text := p_after;
-    v_first text;
+    v_last text;
     v_tenants text[];
     v_all text[] := '{}';
     v_tenant text;
@@ -34,17 +33,19 @@ BEGIN
     v_paused := array(SELECT name FROM paused WHERE kind = 'type');
     LOOP
         IF p_fronts IS NULL THEN
-            v_tenants := array(SELECT list_tenants('pending', p_queue, v_after, p_limit));
+            v_tenants := array(SELECT list_tenants('pending', p_queue, coalesce(v_last, p_after), p_limit));
         ELSE
             v_tenants := array(SELECT f ->> 0 FROM jsonb_array_elements(p_fronts) WITH ORDINALITY AS x (f, n)
                                GROUP BY f ->> 0 ORDER BY min(n));
         END IF;
-        -- A second chunk ends where the first began.
-        IF v_first IS NOT NULL AND v_first = ANY (v_tenants) THEN
-            v_tenants := v_tenants[: array_position(v_tenants, v_first) - 1];
+        -- A further chunk ends where the circle closes, even if the tenant it began with has gone.
+        IF v_last IS NOT NULL THEN
+            v_tenants := array(
+                SELECT t FROM unnest(v_tenants) WITH ORDINALITY AS x (t, n)
+                WHERE (t <= p_after, t) > (v_last <= p_after, v_last) ORDER BY n);
         END IF;
         EXIT WHEN cardinality(v_tenants) = 0;
-        v_first := coalesce(v_first, v_tenants[1]);
+        v_last := v_tenants[cardinality(v_tenants)];
         v_all := v_all || v_tenants;
         PERFORM set_tenants(v_all);
         v_turns := cardinality(v_tenants);
@@ -88,7 +89,6 @@ BEGIN
             END LOOP;
         END LOOP;
         EXIT WHEN v_left <= 0 OR p_fronts IS NOT NULL OR cardinality(v_tenants) < p_limit;
-        v_after := v_tenants[cardinality(v_tenants)];
     END LOOP;
     IF cardinality(v_ids) = 0 THEN
         RETURN;

@@ -14,7 +14,11 @@ BEGIN
     PERFORM set_tenants(p_tenants);
     -- By the primary key, never through the index of running jobs: that one is all dead entries.
     SELECT coalesce(array_agg(j.row), '{}'), coalesce(array_agg(o.n), '{}') INTO v_rows, v_numbers
-    FROM jsonb_to_recordset(p_outcomes) AS o (n integer, job_id uuid, claim_token uuid)
+    FROM (
+        -- Locked in one order, as note_progress does: the two run side by side.
+        SELECT * FROM jsonb_to_recordset(p_outcomes) AS r (n integer, job_id uuid, claim_token uuid)
+        ORDER BY r.job_id
+    ) o
     CROSS JOIN LATERAL (
         SELECT h.ctid AS row FROM job_history h
         WHERE h.job_id = o.job_id AND h.completed_at IS NULL AND h.claim_token = o.claim_token

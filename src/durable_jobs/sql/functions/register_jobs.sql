@@ -1,7 +1,8 @@
 -- Inserts validated requests of one type, all or none. The first row returned is the time of
 -- registration; further ones are requests (by their number n) whose idempotency key already names
 -- a chain, with the chain's current job. The requests of a call have distinct keys.
--- Errors: DJ001 the key names another request (detail: n), DJ002 the queue is full.
+-- Errors: DJ001 the key names another request (detail: n), DJ002 the queue is full,
+-- DJ003 a known job was purged meanwhile (ask again).
 CREATE OR REPLACE FUNCTION register_jobs(
     p_tenant text, p_type jsonb, p_jobs jsonb, p_keyed boolean, p_now timestamptz
 ) RETURNS TABLE (n integer, at timestamptz, existing jsonb)
@@ -14,7 +15,9 @@ DECLARE
     v_known integer[] := '{}';
     v_shards smallint[];
     v_inserted integer[];
+    v_lost smallint[];
     v_conflict record;
+    v_answered integer;
 BEGIN
     PERFORM set_tenants(ARRAY[p_tenant]);
     IF p_keyed THEN
@@ -49,21 +52,24 @@ BEGIN
             WHERE parent_job_id IS NULL AND replay_of IS NULL AND idempotency_key IS NOT NULL DO NOTHING
         RETURNING job_id
     )
-    SELECT array_agg(f.n) INTO v_inserted FROM fresh f JOIN inserted i ON i.job_id = f.job_id;
+    SELECT coalesce(array_agg(f.n) FILTER (WHERE i.job_id IS NOT NULL), '{}'),
+           array_agg(v_shards[f.k]) FILTER (WHERE i.job_id IS NULL)
+    INTO v_inserted, v_lost
+    FROM fresh f LEFT JOIN inserted i ON i.job_id = f.job_id;
     PERFORM wake_executors(v_queue);
     RETURN QUERY SELECT NULL::integer, v_now, NULL::jsonb;
-    IF NOT p_keyed OR coalesce(cardinality(v_inserted), 0) = jsonb_array_length(p_jobs) THEN
+    IF NOT p_keyed OR cardinality(v_inserted) = jsonb_array_length(p_jobs) THEN
         PERFORM set_tenants('{}');
         RETURN;
     END IF;
     -- Room taken for a request that another transaction registered meanwhile.
-    PERFORM release_pending(v_queue, v_shards[coalesce(cardinality(v_inserted), 0) + 1 :]);
+    PERFORM release_pending(v_queue, v_lost);
     FOR v_conflict IN
         SELECT r.n, r.idempotency_key, root.job_id
         FROM jsonb_to_recordset(p_jobs) AS r (n integer, idempotency_key text, payload_hash text)
         JOIN job_history root ON root.tenant_id = p_tenant AND root.idempotency_key = r.idempotency_key
             AND root.parent_job_id IS NULL AND root.replay_of IS NULL
-        WHERE r.n <> ALL (coalesce(v_inserted, '{}')) AND root.payload_hash <> r.payload_hash
+        WHERE r.n <> ALL (v_inserted) AND root.payload_hash <> r.payload_hash
         ORDER BY r.n LIMIT 1
     LOOP
         RAISE EXCEPTION USING ERRCODE = 'DJ001', DETAIL = v_conflict.n::text,
@@ -79,7 +85,11 @@ BEGIN
             WHERE c.job_id = root.job_id OR (c.root_job_id = root.job_id AND c.parent_job_id IS NOT NULL)
             ORDER BY c.retry_count DESC LIMIT 1
         ) chain
-        WHERE r.n <> ALL (coalesce(v_inserted, '{}'));
+        WHERE r.n <> ALL (v_inserted);
+    GET DIAGNOSTICS v_answered = ROW_COUNT;
+    IF v_answered + cardinality(v_inserted) < jsonb_array_length(p_jobs) THEN
+        RAISE EXCEPTION USING ERRCODE = 'DJ003', MESSAGE = 'the job of a known key was purged meanwhile';
+    END IF;
     PERFORM set_tenants('{}');
 END
 $$;

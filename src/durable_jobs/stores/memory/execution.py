@@ -12,7 +12,7 @@ from durable_jobs.states import JobState
 from durable_jobs.stores.memory.duty import MemoryDuty
 from durable_jobs.stores.memory.rows import Row, time_of
 from durable_jobs.stores.protocols import Claim, Fenced, Front, HeldJob, Note, Unwritten
-from durable_jobs.texts import clean
+from durable_jobs.texts import clean, storable_json
 
 
 class MemoryExecution(MemoryDuty):
@@ -119,7 +119,11 @@ class MemoryExecution(MemoryDuty):
         for note in notes:
             row = self.memory.fenced(note.job.job_id, note.job.claim_token)
             if row is not None:
-                row.progress = row.progress if note.progress is None else json.loads(note.progress)
+                row.progress = (
+                    row.progress
+                    if note.progress is None
+                    else json.loads(storable_json(json.loads(note.progress)))
+                )
                 row.task_run_id = note.task_run_id or row.task_run_id
                 row.updated_at = time_of(None)
 

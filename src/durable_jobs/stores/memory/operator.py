@@ -51,6 +51,8 @@ class MemoryOperator(MemoryExecution):
         row, at = self.memory.mine(job_id), time_of(now)
         if row.state is JobState.RETRIED and row.retry_child_id is not None:
             return self.memory.mine(row.retry_child_id).job()
+        if row.state is JobState.ABANDONED:
+            return row.job()
         if row.state is not JobState.FAILED or not row.retryable or self._resubmissions(row):
             failed = row.state is JobState.FAILED
             why = "not retryable, or was resubmitted" if failed else f"{row.state}, not FAILED"

@@ -19,6 +19,7 @@ from durable_jobs.jobs import ClaimedJob, Job
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Executor, Paused
 from durable_jobs.tenants import required_tenant
+from durable_jobs.texts import storable_json
 
 
 @dataclass
@@ -224,7 +225,7 @@ class Memory:
                 "event": event,
                 "job_id": job_id,
                 "severity": severity,
-                "payload": payload,
+                "payload": json.loads(storable_json(payload)),
                 "occurred_at": at,
                 "published_at": None,
             }

@@ -15,6 +15,7 @@ from durable_jobs.stores.memory.operator import MemoryOperator
 from durable_jobs.stores.memory.rows import Row, time_of
 from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
 from durable_jobs.tenants import required_tenant
+from durable_jobs.texts import storable_json
 
 
 class InMemoryJobsStore(MemoryOperator):
@@ -52,7 +53,7 @@ class InMemoryJobsStore(MemoryOperator):
         """Note progress or a cancel request; see `JobsStore.update`."""
         row, at = self.memory.mine(job_id), time_of(None)
         if row.state in LIVE:
-            row.progress = row.progress if progress is None else json.loads(json.dumps(progress))
+            row.progress = row.progress if progress is None else json.loads(storable_json(progress))
             if request_cancel and row.cancel_requested_at is None:
                 row.cancel_requested_at = at
             row.updated_at = at

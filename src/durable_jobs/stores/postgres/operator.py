@@ -37,6 +37,7 @@ from durable_jobs.stores.protocols import (
     Unwritten,
 )
 from durable_jobs.tenants import required_tenant
+from durable_jobs.texts import clean, storable_json
 
 
 class PgOperator(PgDuty):
@@ -107,7 +108,7 @@ class PgOperator(PgDuty):
                         for job, replay in jobs
                     ]
                 ),
-                "reason": reason,
+                "reason": clean(reason),
                 "now": now,
             },
         )
@@ -125,7 +126,7 @@ class PgOperator(PgDuty):
         ]
         await self._db.fetch(
             "SELECT note_progress(%(tenants)s::text[], %(notes)s::jsonb, NULL)",
-            {"tenants": list({note.job.tenant_id for note in notes}), "notes": json.dumps(documents)},
+            {"tenants": list({note.job.tenant_id for note in notes}), "notes": storable_json(documents)},
         )
 
     async def held(self, executor_id: UUID) -> list[HeldJob]:
@@ -266,7 +267,7 @@ class PgOperator(PgDuty):
 
 def _outcome(n: int, outcome: Outcome) -> str:
     job = outcome.job
-    reason = "null" if outcome.failed_reason is None else json.dumps(outcome.failed_reason)
+    reason = "null" if outcome.failed_reason is None else json.dumps(clean(outcome.failed_reason))
     return (
         f'{{"n":{n},"job_id":"{job.job_id}","claim_token":"{job.claim_token}","state":"{outcome.state}",'
         f'"result":{outcome.result or "null"},"failed_reason":{reason},'
@@ -275,4 +276,5 @@ def _outcome(n: int, outcome: Outcome) -> str:
 
 
 def _decision(row: dict[str, Any], decision: Decision) -> dict[str, Any]:
-    return {"job_id": str(row["job_id"]), "claim_token": str(row["claim_token"]), **decision._asdict()}
+    cleaned = decision._replace(reason=clean(decision.reason))
+    return {"job_id": str(row["job_id"]), "claim_token": str(row["claim_token"]), **cleaned._asdict()}

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from durable_jobs.errors import IdempotencyConflict, QueueFull
+from durable_jobs.errors import IdempotencyConflict, QueueFull, StoreUnavailable
 from durable_jobs.jobs import ClaimedJob, Job, NewJob
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import NewEvent, Registered
+from durable_jobs.texts import storable_json
 from durable_jobs.urls import first_line
 
 REGISTER = (
@@ -27,6 +28,9 @@ CLAIM = _CLAIMED + (
 CLAIM_ONE = _CLAIMED + "claim_job(%(executor)s, %(tenant)s, %(job_id)s, %(now)s::timestamptz)"
 FINISH = "SELECT job_id, why FROM finish_jobs(%(tenants)s::text[], %(outcomes)s::jsonb, %(now)s::timestamptz)"
 
+PURGED_MEANWHILE = "DJ003"
+"""The job that a key named went while the registration ran; asking again inserts it anew."""
+
 RECORD_EVENTS = "SELECT record_events(%(events)s::jsonb)"
 
 
@@ -42,7 +46,7 @@ def event_params(events: Sequence[NewEvent]) -> dict[str, Any]:
         }
         for event in events
     ]
-    return {"events": json.dumps(documents)}
+    return {"events": storable_json(documents)}
 
 
 def register_params(tenant: str, jobs: Sequence[NewJob]) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def refused(error: BaseException, jobs: Sequence[NewJob]) -> Exception | None:
             f"idempotency key {jobs[int(position)].idempotency_key!r}: {first_line(error)},"
             " which has another type or other data; use a new key for a new request"
         )
+    if code == PURGED_MEANWHILE:
+        return StoreUnavailable("the job of a known idempotency key was purged meanwhile; register again")
     return None
 
 

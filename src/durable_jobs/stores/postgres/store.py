@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 from uuid import UUID
@@ -18,10 +17,17 @@ from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.operator import PgOperator
 from durable_jobs.stores.postgres.readiness import require_ready
-from durable_jobs.stores.postgres.statements import REGISTER, read_registered, refused, register_params
+from durable_jobs.stores.postgres.statements import (
+    PURGED_MEANWHILE,
+    REGISTER,
+    read_registered,
+    refused,
+    register_params,
+)
 from durable_jobs.stores.postgres.wakeups import listen
 from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
 from durable_jobs.tenants import required_tenant
+from durable_jobs.texts import storable_json
 
 
 class PgJobsStore(PgOperator):
@@ -81,11 +87,14 @@ class PgJobsStore(PgOperator):
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""
         tenant = required_tenant()
-        try:
-            rows: list[Any] = await self._db.fetch(REGISTER, register_params(tenant, jobs))
-        except psycopg.Error as error:
-            raise refused(error, jobs) or error from error
-        return read_registered(tenant, jobs, rows)
+        while True:
+            try:
+                rows: list[Any] = await self._db.fetch(REGISTER, register_params(tenant, jobs))
+            except psycopg.Error as error:
+                if error.sqlstate == PURGED_MEANWHILE:
+                    continue
+                raise refused(error, jobs) or error from error
+            return read_registered(tenant, jobs, rows)
 
     async def get(self, job_id: UUID) -> Job:
         """Return one job; see `JobsStore.get`."""
@@ -100,7 +109,7 @@ class PgJobsStore(PgOperator):
         return await self._one(
             "SELECT * FROM update_job(%(tenant)s, %(job_id)s, %(progress)s::jsonb, %(cancel)s, NULL)",
             job_id,
-            progress=None if progress is None else json.dumps(progress),
+            progress=None if progress is None else storable_json(progress),
             cancel=request_cancel,
         )
 
