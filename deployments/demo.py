@@ -39,15 +39,21 @@ def demo(
     with demo_folder() as folder:
         if swept := sweep_killed_demos():
             progress.report(f"Removed what {swept} killed demos had left behind")
-        settings = Settings.load()
+        # The documents may be anywhere, which is a matter of trust outside of development.
+        settings = Settings.load(environment="development")
         stack = Stack(StackOptions(folder / HOME, free_port(), None, settings), progress.report)
         paths = chosen if chosen is not None else write_samples(folder / "documents")
         progress.report(f"Documents: {len(paths)} in {documents or folder / 'documents'}")
-        if not run_stack(stack, progress, lambda: _work(stack, settings, paths, folder, progress), keep=keep):
+        hint = "(Ctrl-C stops it)" if keep else "(to look around there: durable-jobs demo --keep)"
+        if not run_stack(
+            stack, progress, lambda: _work(stack, settings, paths, folder, progress, hint), keep=keep
+        ):
             raise typer.Exit(130)
 
 
-def _work(stack: Stack, settings: Settings, paths: list[Path], folder: Path, progress: Progress) -> None:
+def _work(
+    stack: Stack, settings: Settings, paths: list[Path], folder: Path, progress: Progress, hint: str
+) -> None:
     # From here on this process is an application of its own stack.
     os.environ.update(environment.application_environment(settings, stack.home, stack.database_url))
     progress.report(
@@ -57,4 +63,4 @@ def _work(stack: Stack, settings: Settings, paths: list[Path], folder: Path, pro
         jobs = asyncio.run(archive_all(paths, folder / "archive", view.show, stack.watch))
     progress.console.print(outcomes(jobs))
     progress.report(f"{totals(jobs)}")
-    progress.report(f"Prefect UI: {stack.ui_url} (to look around: durable-jobs demo --keep)")
+    progress.report(f"Prefect UI: {stack.ui_url} {hint}")

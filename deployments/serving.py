@@ -9,18 +9,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import anyio
 from prefect import get_client
+from prefect.client.orchestration import PrefectClient
 from prefect.logging import get_logger
 from prefect.runner import Runner
 
 from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
-from durable_jobs.deployments.manifest import is_scheduled, read_manifest, served
+from durable_jobs.deployments.database_block import save_database_block
+from durable_jobs.deployments.forms import offer_job_types
+from durable_jobs.deployments.manifest import is_scheduled, read_manifest
+from durable_jobs.deployments.served import served
+from durable_jobs.loading import load_registry
+from durable_jobs.settings import Settings
 
 POLL = timedelta(seconds=2)
 REQUESTED_AT_ONCE = 16
@@ -54,8 +60,7 @@ async def serve(*, after_outage: bool, start_shift: bool) -> None:
     )
     ids = await _add(scheduled, [entry for entry in entries if is_scheduled(entry)])
     ids |= await _add(requested, [entry for entry in entries if not is_scheduled(entry)])
-    if after_outage:
-        await _clear_up(ids.values())
+    await _prepare(list(ids.values()), after_outage=after_outage)
     if start_shift and STANDING_SHIFT in ids:
         await _start_shift(ids[STANDING_SHIFT])
     await _run([scheduled, requested])
@@ -76,10 +81,19 @@ async def _add(runner: Runner, entries: Iterable[dict[str, Any]]) -> dict[str, U
     return added
 
 
-async def _clear_up(deployment_ids: Iterable[UUID]) -> None:
-    ids = list(deployment_ids)
+async def _prepare(deployment_ids: Sequence[UUID], *, after_outage: bool) -> None:
+    settings = Settings.load()
+    await save_database_block(settings.require_database_url())
     async with get_client() as client:
-        dead, missed = await close_dead_runs(client, ids), await drop_missed_runs(client, ids)
+        for deployment_id in deployment_ids:
+            await offer_job_types(client, deployment_id, load_registry(settings.modules).job_types)
+        if after_outage:
+            await _clear_up(client, deployment_ids)
+
+
+async def _clear_up(client: PrefectClient, deployment_ids: Sequence[UUID]) -> None:
+    dead = await close_dead_runs(client, deployment_ids)
+    missed = await drop_missed_runs(client, deployment_ids)
     if dead or missed:
         logger.info("After an outage: %d dead flow runs closed, %d missed runs dropped", dead, missed)
 

@@ -19,6 +19,7 @@ import psycopg
 from durable_jobs.deployments import databases, environment, marked
 from durable_jobs.deployments.backoff import Backoff
 from durable_jobs.deployments.children import Child
+from durable_jobs.deployments.manifest import read_manifest
 from durable_jobs.deployments.prefect_server import answers, prefect_server, served_deployments
 from durable_jobs.embedded import CannotStart, HomeLock, PortTaken, PostgresCluster, prepare_home
 from durable_jobs.embedded.account import server_account
@@ -169,8 +170,9 @@ class Stack:
         self._launch(serving, "--after-outage", "--start-shift")
         api = environment.api_url(self._options.prefect_port)
         self._await(server, lambda: answers(api))
+        expected = len(read_manifest())
         self._report(f"Prefect: answers, UI at {self.ui_url}")
-        self._await(serving, lambda: served_deployments(api, since=began.isoformat()) > 0)
+        self._await(serving, lambda: served_deployments(api, since=began.isoformat()) >= expected)
         self._report("Deployments: served")
         self._await(serving, lambda: _a_shift_beats(admin_url, since=began))
         self._report("Shift: waiting for jobs")
