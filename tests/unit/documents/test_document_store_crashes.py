@@ -1,6 +1,7 @@
 """The store with several writers at once, and with writers killed by SIGKILL at any step."""
 
 import contextlib
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -8,11 +9,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from durable_jobs.documents import leftovers
 from durable_jobs.documents.store import DocumentStore
 
 STORE_MANY = """
 import random, sys
 from pathlib import Path
+import pytest
+
+from durable_jobs.documents import leftovers
 from durable_jobs.documents.store import DocumentStore
 store = DocumentStore(Path(sys.argv[1]))
 rng = random.Random(int(sys.argv[2]))
@@ -26,6 +33,9 @@ for _ in range(int(sys.argv[3])):
 WRITE_HALF = """
 import os, sys
 from pathlib import Path
+import pytest
+
+from durable_jobs.documents import leftovers
 from durable_jobs.documents.store import DocumentStore
 with DocumentStore(Path(sys.argv[1])).write() as writer:
     writer.write(os.urandom(1_000_000))
@@ -36,6 +46,9 @@ with DocumentStore(Path(sys.argv[1])).write() as writer:
 KILLED_AT_EVERY_STEP = """
 import os, signal, sys
 from pathlib import Path
+import pytest
+
+from durable_jobs.documents import leftovers
 from durable_jobs.documents.store import DocumentStore
 
 def store_one(folder):
@@ -150,6 +163,25 @@ def test_only_the_files_of_dead_writers_are_removed(tmp_path: Path) -> None:
         living.communicate("go on")
         assert living.returncode == 0
     assert list(store.incoming.iterdir()) == []
+
+
+def test_a_file_taken_for_a_leftover_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DocumentStore(tmp_path)
+    flock = fcntl.flock
+
+    def flock_after_a_sweep(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        assert leftovers.sweep(store.incoming) == 1
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_after_a_sweep)
+    with store.write() as writer:
+        writer.write(b"content")
+        stored = writer.publish()
+
+    assert store.verify(stored.sha256).size == 7
 
 
 def test_what_is_no_leftover_does_not_stop_a_writer(tmp_path: Path) -> None:
