@@ -10,8 +10,9 @@ import sys
 from importlib.metadata import entry_points
 
 import typer
-from rich.console import Console
 
+from durable_jobs.cli import showing, submitting
+from durable_jobs.cli.output import say
 from durable_jobs.errors import DurableJobsError
 
 COMMANDS = "durable_jobs.commands"
@@ -25,6 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+for module in (submitting, showing):
+    module.register(app)
+
 
 @app.callback()
 def _subcommands() -> None:
@@ -37,7 +41,7 @@ def main() -> None:
     try:
         app()
     except DurableJobsError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
+        say(f"error: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

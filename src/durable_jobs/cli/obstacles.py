@@ -1,0 +1,40 @@
+"""Why a waiting job waits, as far as it can be seen: a pause, its time, or nobody on duty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from durable_jobs.jobs import Job
+from durable_jobs.runtime import Runtime
+from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.stores.protocols import ExecutorView
+
+NOBODY = "no shift is on duty"
+START_ONE = "start the stack with `durable-jobs up`, or run the deployment execute-jobs/shift"
+
+
+async def obstacle(runtime: Runtime, store: PgJobsStore, job: Job) -> str | None:
+    """Tell what a PENDING job waits for, or None when it is only a matter of turn."""
+    for paused in await store.paused():
+        if (paused.kind, paused.name) in (("queue", job.queue), ("type", job.job_type)):
+            what = f"{paused.kind} {paused.name}"
+            return f"Still waiting: {what} is paused (durable-jobs resume {paused.name})"
+    if job.run_at > datetime.now(UTC):
+        return f"Still waiting: the job is to run at {job.run_at.isoformat(timespec='seconds')}"
+    if not on_duty(await store.executors(), job.queue, runtime.settings.running_stale_after):
+        return f"Still waiting: {NOBODY} for queue {job.queue}; {START_ONE}"
+    return None
+
+
+def on_duty(
+    executors: Sequence[ExecutorView], queue: str | None, stale_after: timedelta
+) -> list[ExecutorView]:
+    """Return executors that beat and claim, of one queue or of any."""
+    return [
+        view
+        for view in executors
+        if view.silence < stale_after
+        and not view.draining
+        and (queue is None or queue in view.executor.queues)
+    ]

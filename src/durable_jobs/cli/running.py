@@ -1,0 +1,55 @@
+"""Runs a command's work on an event loop, in a tenant's scope, with the store of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+import typer
+
+from durable_jobs.runtime import Runtime, current_runtime
+from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.tenants import job_tenant_scope
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+
+
+def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]) -> T:
+    """Do the work with an open store, and close it whatever happens.
+
+    Raises:
+        DurableJobsError: what the work raises, or the store cannot be used.
+        typer.Exit: Ctrl-C, or what the work raises to end with a code.
+    """
+    runtime = current_runtime()
+
+    async def opened() -> T:
+        with job_tenant_scope(tenant):
+            try:
+                return await work(runtime, await runtime.store())
+            finally:
+                await runtime.close()
+
+    # stdout is for answers. The pool warns of each attempt; the command ends with one sentence instead.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    try:
+        return asyncio.run(opened())
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def user() -> str:
+    """Return who runs the command, for the record of who asked."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user id without a name
+        return f"uid {os.getuid()}"
