@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
+import structlog
 from prefect.artifacts import acreate_markdown_artifact
 from prefect.runtime import flow_run
 
+from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.execution import Stop
 from durable_jobs.executor.shift import Shift
 from durable_jobs.executor.summary import ShiftSummary
 from durable_jobs.states import JobState
 from durable_jobs.tasks.charts import bar_chart
+from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tasks.showing import show_as_task_run
 from durable_jobs.tasks.stopping import on_sigterm
 from durable_jobs.tasks.texts import cell
 
+logger = structlog.get_logger(__name__)
+
+DISPATCH_EVERY = timedelta(seconds=3)
 SHOWN_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
@@ -34,8 +42,39 @@ async def work_a_shift(
         flow_run_id=UUID(flow_run.id) if flow_run.id else None,
         show=show_as_task_run,
     )
+    dispatching = asyncio.create_task(_dispatch_on(runtime)) if not until_empty else None
+    try:
+        with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
+            return await shift.run()
+    finally:
+        if dispatching is not None:
+            dispatching.cancel()
+
+
+async def execute_alone(runtime: OpenRuntime, tenant: str, job_id: UUID) -> str:
+    """Execute one job, alone in this process, and say how it ended."""
+    shift = Shift(
+        runtime.store,
+        runtime.registry,
+        runtime.settings,
+        queues=(),
+        only=(tenant, job_id),
+        flow_run_id=UUID(flow_run.id) if flow_run.id else None,
+        show=show_as_task_run,
+    )
     with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
-        return await shift.run()
+        summary = await shift.run()
+    return ", ".join(str(state) for _, state in summary.outcomes) or summary.ended_because
+
+
+async def _dispatch_on(runtime: OpenRuntime) -> None:
+    """Start flow runs for jobs that run alone, soon after they are due; the reconciler is the backstop."""
+    while True:
+        await asyncio.sleep(DISPATCH_EVERY.total_seconds())
+        try:
+            await dispatch_if_prefect_answers(runtime)
+        except StoreUnavailable as error:
+            logger.warning("jobs that run alone are not looked for", error=str(error))
 
 
 async def leave_shift_summary(summary: ShiftSummary) -> None:

@@ -74,6 +74,11 @@ def load(declared: JobType, text: str, version: int) -> BaseModel:
     return _validated(declared, text)
 
 
+def load_stored(declared: JobType, payload: Any, version: int) -> BaseModel:
+    """Read a payload that the database's driver has already parsed; see `load`."""
+    return load(declared, json.dumps(payload), version)
+
+
 def _validated(declared: JobType, data: Data) -> BaseModel:
     model = declared.payload_model
     if isinstance(data, model):

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
         timedelta(seconds=1), description="How often a shift looks for work when nothing wakes it."
     )
     database_timeout: Duration = Field(timedelta(seconds=10), description="Bound of every database call.")
-    pool_size: int = Field(5, ge=1, description="Connections a process keeps to Postgres.")
+    pool_size: int = Field(5, ge=2, description="Connections a process keeps to Postgres.")
     prepared_statements: bool = Field(
         True, description="Set to false behind a transaction pooler such as PgBouncer."
     )

@@ -33,8 +33,12 @@ class QueueBounds:
         self.in_flight[queue] += places
 
     def give_back(self, queue: str, places: int = 1) -> None:
-        """Give places back: an outcome is committed, or a claim brought fewer jobs."""
-        self.in_flight[queue] -= places
+        """Give places back: an outcome is committed, or a claim brought fewer jobs.
+
+        A job that runs alone has no place in a queue's bound.
+        """
+        if queue in self.in_flight:
+            self.in_flight[queue] -= places
         self.freed.set()
 
     @property

@@ -1,13 +1,18 @@
 """Tells the store that this process lives, from a thread of its own with a connection of its own.
 
-Job code that blocks the event loop or burns the processor cannot starve it.
+Job code that blocks the event loop or burns the processor cannot starve it. Such code is healthy until
+its job must stop: when the loop has stood still for long and holds a job that is overdue or cancelled,
+nothing inside the process can end it, so the process ends itself and the reconciler settles the rest.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Protocol
 
 import structlog
 
@@ -17,11 +22,31 @@ from durable_jobs.stores.protocols import Heart
 logger = structlog.get_logger(__name__)
 
 
+STUCK_S = 15.0
+"""How long the event loop may stand still while a job must stop."""
+
+
+class Watched(Protocol):
+    """The event loop, as seen from the thread."""
+
+    def stood_still(self) -> float:
+        """Return for how long (s) the loop has not moved."""
+        ...
+
+    @property
+    def executions(self) -> int:
+        """How many jobs run on it."""
+        ...
+
+
 class Heartbeat:
     """Beats every `interval` between `start` and `stop`."""
 
-    def __init__(self, heart: Heart, interval: timedelta, forgotten: Callable[[], None]) -> None:
+    def __init__(
+        self, heart: Heart, interval: timedelta, forgotten: Callable[[], None], watched: Watched
+    ) -> None:
         """`forgotten` is called from the thread when the store does not know the executor any more."""
+        self._watched = watched
         self._heart = heart
         self._interval = interval.total_seconds()
         self._forgotten = forgotten
@@ -44,6 +69,10 @@ class Heartbeat:
                     if not self._heart.beat():
                         self._forgotten()
                         return
+                    if self._watched.stood_still() > STUCK_S and self._heart.must_stop(
+                        self._watched.executions
+                    ):
+                        _end_process()
                     pause = self._interval
                 except StoreUnavailable as error:
                     logger.warning("heartbeat failed", error=str(error))
@@ -51,3 +80,8 @@ class Heartbeat:
                 self._ending.wait(pause)
         finally:
             self._heart.close()
+
+
+def _end_process() -> None:
+    logger.critical("code that does not stop blocks this shift: its process ends itself")
+    os.kill(os.getpid(), signal.SIGKILL)

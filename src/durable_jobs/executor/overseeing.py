@@ -47,6 +47,7 @@ class Overseer:
         self._noted_at = 0.0
         self._unknown: set[UUID] = set()
         self._audit_now = asyncio.Event()
+        self._swept_at = time.monotonic()
 
     def report(self, job: ClaimedJob, progress: str | None, task_run_id: UUID | None) -> None:
         """Keep what a job reports until the next write; may be called from any thread."""
@@ -57,6 +58,15 @@ class Overseer:
             task_run_id if task_run_id is not None else known.task_run_id,
         )
 
+    def stood_still(self) -> float:
+        """Return for how long (s) no sweep was made: a sign that the event loop is blocked."""
+        return time.monotonic() - self._swept_at
+
+    @property
+    def executions(self) -> int:
+        """How many jobs run here."""
+        return len(self._running)
+
     def audit_soon(self) -> None:
         """Compare with the store at the next sweep."""
         self._audit_now.set()
@@ -65,6 +75,7 @@ class Overseer:
         """Sweep until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
+            self._swept_at = time.monotonic()
             self._sweep()
             try:
                 if self._audit_now.is_set():

@@ -51,6 +51,7 @@ class Shift:
         *,
         queues: Sequence[str] | None = None,
         until_empty: bool = False,
+        only: tuple[str, UUID] | None = None,
         flow_run_id: UUID | None = None,
         show: Show | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class Shift:
             store: an open store.
             queues: names of the queues to serve; all shared ones when not given.
             until_empty: end when nothing is due; such a shift stays outside of the crew.
+            only: tenant and id of the one job to execute, alone; then `queues` must be empty.
             flow_run_id: the Prefect flow run that this is, for people.
             show: wraps executions that are to be seen as task runs.
 
@@ -68,6 +70,7 @@ class Shift:
         """
         self._store, self._registry, self._settings = store, registry, settings
         self._until_empty = until_empty
+        self._only = only
         self._show = show
         self._cap = RateCap(settings.visible_task_runs_per_second)
         self._threads = anyio.CapacityLimiter(MAX_THREADS)
@@ -110,7 +113,12 @@ class Shift:
             loop.call_soon_threadsafe(self.leave, "the store has given this shift up", Stop.FENCED)
 
         await self._store.enter_executor(self.executor)
-        heartbeat = Heartbeat(self._store.heart(executor_id), self._settings.heartbeat_interval, forgotten)
+        heartbeat = Heartbeat(
+            self._store.heart(executor_id),
+            self._settings.heartbeat_interval,
+            forgotten,
+            self._overseer,
+        )
         heartbeat.start()
         helpers = [
             asyncio.create_task(job)
@@ -137,6 +145,9 @@ class Shift:
         return self.summary
 
     async def _work(self, helpers: Iterable[asyncio.Task[None]]) -> None:
+        if self._only is not None:
+            await self._claim_only(*self._only)
+            return
         await self._duty.lease()
         while not self._leaving.is_set():
             for helper in helpers:
@@ -150,6 +161,12 @@ class Shift:
                 self.leave("nothing is due")
                 return
             await self._claimer.sleep()
+
+    async def _claim_only(self, tenant: str, job_id: UUID) -> None:
+        job = await self._store.claim_job(self.executor.executor_id, tenant, job_id)
+        if job is not None:
+            self._start(job)
+        self.leave("the job is done" if job is not None else "the job was not waiting")
 
     async def _end(self, helpers: Iterable[asyncio.Task[None]]) -> None:
         """Finish what runs, for as long as the reason to leave allows."""

@@ -21,7 +21,7 @@ _TABLES = (
 )  # fmt: skip
 _DEFINER_FUNCTIONS = ("list_tenants(text, text, text, integer)", "count_jobs()")
 _READABLE = {
-    "job_history": ("tenant_id", "queue", "job_type", "state", "run_at", "retryable"),
+    "job_history": ("tenant_id", "queue", "job_type", "state", "run_at", "retryable", "crash_count"),
     "job_events": ("tenant_id", "published_at"),
 }
 

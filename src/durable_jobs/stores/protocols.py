@@ -6,7 +6,8 @@ write without a scope raises. `JobsOperator` works for all tenants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
@@ -54,6 +55,14 @@ class Heart(Protocol):
 
         Raises:
             StoreUnavailable: the beat did not arrive.
+        """
+        ...
+
+    def must_stop(self, running: int) -> bool:
+        """Tell whether one of the `running` executions should have ended: overdue, cancelled or given up.
+
+        Raises:
+            StoreUnavailable: there is no answer.
         """
         ...
 
@@ -369,10 +378,14 @@ class JobsOperator(Protocol):
         decide: Callable[[Job], Decision],
         *,
         max_crashes: int,
+        skip: Collection[UUID] = (),
         limit: int = 10,
         now: datetime | None = None,
     ) -> dict[UUID, JobState]:
-        """Settle up to `limit` orphans of one tenant in one transaction; return what became of each."""
+        """Settle up to `limit` orphans of one tenant in one transaction; return what became of each.
+
+        `decide` is called once for each orphan; those in `skip` are left alone.
+        """
         ...
 
     async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
@@ -406,4 +419,58 @@ class ExecutorStore(JobsOperator, Protocol):
 
     async def listen(self, on_queue: Callable[[str], None], on_cancel: Callable[[str], None]) -> None:
         """Call back when a queue gets work ("" for any) or a job of an executor is cancelled; until cancelled."""
+        ...
+
+
+class LoneJob(NamedTuple):
+    """A waiting job that is to run in a flow run of its own."""
+
+    tenant_id: str
+    job_id: UUID
+    queue: str
+    dispatch_count: int
+    flow_run_id: UUID | None
+
+
+class RemovedExecutor(NamedTuple):
+    """An executor that is dead and settled, and the flow run it was."""
+
+    executor_id: UUID
+    flow_run_id: UUID | None
+
+
+@runtime_checkable
+class ReconcilerStore(JobsOperator, Protocol):
+    """What the reconciler needs beside."""
+
+    def only_one(self, name: str) -> AbstractAsyncContextManager[bool]:
+        """Hold a lock for the block; False when another process holds it."""
+        ...
+
+    async def has_rows(self) -> bool:
+        """Tell whether there is any job, by the database's own statistics: a check of the enumeration."""
+        ...
+
+    async def remove_executors(
+        self, silent: Sequence[UUID], *, stale_after: timedelta
+    ) -> list[RemovedExecutor]:
+        """Forget executors that are still silent and hold no job any more."""
+        ...
+
+    async def waiting_alone(
+        self, isolated: Sequence[str], *, stale_after: timedelta, limit: int
+    ) -> list[LoneJob]:
+        """Return due jobs of isolated queues and suspects that need a flow run, up to `limit` for each queue."""
+        ...
+
+    async def dispatched(self, isolated: Sequence[str]) -> dict[str, int]:
+        """Return how many jobs of each isolated queue are running or have a flow run."""
+        ...
+
+    async def mark_dispatched(self, job: LoneJob, flow_run_id: UUID) -> bool:
+        """Note a job's flow run; False when it waits no more or somebody else did."""
+        ...
+
+    async def unstoppable_runs(self, *, margin: timedelta) -> list[UUID]:
+        """Return flow runs of isolated jobs that should have stopped longer than the margin ago."""
         ...

@@ -80,6 +80,7 @@ _INDEXES = (
     "CREATE INDEX job_history_claim ON job_history (queue, tenant_id, claim_order, run_at, job_id)"
     " WHERE state = 'PENDING'",
     "CREATE INDEX job_history_running ON job_history (executor_id) WHERE state = 'RUNNING'",
+    "CREATE INDEX job_history_suspects ON job_history (tenant_id, run_at) WHERE state = 'PENDING' AND crash_count > 0",
     "CREATE INDEX job_history_failed ON job_history (tenant_id, completed_at, job_id)"
     " WHERE state = 'FAILED' AND retryable",
     "CREATE UNIQUE INDEX job_history_idempotency ON job_history (tenant_id, idempotency_key)"

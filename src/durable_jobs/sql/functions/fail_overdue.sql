@@ -1,4 +1,5 @@
--- Fails jobs that are past their deadline by more than p_margin, whoever runs them.
+-- Ends jobs that are past their deadline, or past a cancel request, by more than p_margin, whoever
+-- runs them: code that does not stop loses its fence.
 CREATE OR REPLACE FUNCTION fail_overdue(p_margin interval, p_limit integer, p_now timestamptz)
 RETURNS SETOF uuid
 LANGUAGE plpgsql
@@ -10,12 +11,13 @@ BEGIN
     RETURN QUERY
         WITH overdue AS MATERIALIZED (
             SELECT j.job_id FROM job_history j
-            WHERE j.state = 'RUNNING' AND j.deadline_at < v_now - p_margin
+            WHERE j.state = 'RUNNING' AND least(j.deadline_at, j.cancel_requested_at) < v_now - p_margin
             LIMIT p_limit FOR UPDATE SKIP LOCKED
         ), failed AS (
             UPDATE job_history h SET
                 state = CASE WHEN h.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END,
-                failed_reason = 'timed out after ' || trim_scale(extract(epoch FROM h.timeout)) || ' s',
+                failed_reason = CASE WHEN h.cancel_requested_at IS NULL
+                    THEN 'timed out after ' || trim_scale(extract(epoch FROM h.timeout)) || ' s' END,
                 completed_at = v_now, updated_at = v_now
             FROM overdue o WHERE h.job_id = o.job_id
             RETURNING h.*

@@ -1,6 +1,6 @@
 -- The only reader across tenants. It returns tenant ids and nothing else; its owner may read
--- only the columns it needs. The kinds: with waiting jobs in a queue, with running jobs, with dead
--- letters, with unpublished events, with any job at all. From the tenant after p_after, around.
+-- only the columns it needs. The kinds: with waiting jobs in a queue, with running jobs, with jobs
+-- whose executor crashed, with dead letters, with unpublished events, with any job at all. From the tenant after p_after, around.
 CREATE OR REPLACE FUNCTION list_tenants(
     p_kind text, p_queue text DEFAULT NULL, p_after text DEFAULT '', p_limit integer DEFAULT NULL
 ) RETURNS SETOF text
@@ -16,6 +16,10 @@ BEGIN
     IF p_kind = 'running' THEN
         -- Bounded by what runs, so it needs no index of its own.
         RETURN QUERY SELECT DISTINCT j.tenant_id FROM public.job_history j WHERE j.state = 'RUNNING' ORDER BY 1;
+        RETURN;
+    ELSIF p_kind = 'suspect' THEN
+        RETURN QUERY SELECT DISTINCT j.tenant_id FROM public.job_history j
+                     WHERE j.state = 'PENDING' AND j.crash_count > 0 ORDER BY 1;
         RETURN;
     END IF;
     LOOP

@@ -113,6 +113,16 @@ class Database:
 
         return await self._bounded(run)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """Hold a transaction open for the block, without a bound; for locks only.
+
+        Raises:
+            StoreUnavailable: the database is away.
+        """
+        async with translated_errors(), self._pool.connection() as connection, connection.transaction():
+            yield connection
+
     async def _bounded(self, run: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         # A task of its own: asyncio.timeout would wait for the driver to tidy up a dead connection.
         task = asyncio.create_task(self._with_connection(run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -11,6 +11,8 @@ import psycopg
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.stores.postgres.database import translate
 from durable_jobs.stores.postgres.duty import BEAT
+
+_IN_ORDER = "SELECT count(*) FROM held_jobs(%(executor)s) WHERE NOT (cancel_requested OR overdue)"
 
 
 class PgHeart:
@@ -25,6 +27,14 @@ class PgHeart:
 
     def beat(self) -> bool:
         """Beat once; see `Heart.beat`."""
+        return self._row(BEAT) is not None
+
+    def must_stop(self, running: int) -> bool:
+        """Look for an execution that should have ended; see `Heart.must_stop`."""
+        row = self._row(_IN_ORDER)
+        return row is not None and row[0] < running
+
+    def _row(self, statement: str) -> tuple[Any, ...] | None:
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(**self._options)
@@ -32,11 +42,11 @@ class PgHeart:
                 self._connection.execute(
                     "SELECT set_config('statement_timeout', %s, true)", [str(self._timeout_ms)]
                 )
-                row = self._connection.execute(BEAT, {"executor": self._executor_id}).fetchone()
+                cursor = self._connection.execute(statement, {"executor": self._executor_id})
+                return cast("tuple[Any, ...] | None", cursor.fetchone())
         except psycopg.Error as error:
             self.close()
             raise StoreUnavailable(str(translate(error))) from error
-        return row is not None
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -215,6 +215,7 @@ class PgOperator(PgDuty):
         decide: Callable[[Job], Decision],
         *,
         max_crashes: int,
+        skip: Collection[UUID] = (),
         limit: int = 10,
         now: datetime | None = None,
     ) -> dict[UUID, JobState]:
@@ -223,7 +224,8 @@ class PgOperator(PgDuty):
         async def settle(connection: psycopg.AsyncConnection[Any]) -> dict[UUID, JobState]:
             async with connection.cursor(row_factory=dict_row) as cursor:
                 await cursor.execute(
-                    "SELECT * FROM lock_orphans(%s, %s::uuid[], %s)", [tenant_id, list(silent), limit]
+                    "SELECT * FROM lock_orphans(%s, %s::uuid[], %s::uuid[], %s)",
+                    [tenant_id, list(silent), list(skip), limit],
                 )
                 rows = await cursor.fetchall()
                 decisions = [_decision(row, decide(Job.model_validate(row))) for row in rows]

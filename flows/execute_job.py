@@ -1,0 +1,28 @@
+"""Executes one job in a flow run of its own: isolated queues, suspects, and people who want one job run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from prefect import flow
+from prefect.logging import get_run_logger
+from pydantic import Field
+
+from durable_jobs.tasks.runtimes import open_runtime
+from durable_jobs.tasks.shifts import execute_alone
+
+
+@flow(name="execute-job", flow_run_name="job {job_id}", persist_result=False)
+async def execute_job(
+    job_id: Annotated[UUID, Field(description="The waiting job to execute.")],
+    tenant: Annotated[str, Field(description="Its tenant.")] = "default",
+) -> str:
+    """Execute one waiting job here and now.
+
+    A job that is not waiting (it runs, is done, or was cancelled) is left alone.
+    """
+    async with open_runtime() as runtime:
+        ending = await execute_alone(runtime, tenant, job_id)
+    get_run_logger().info("Job %s: %s", job_id, ending)
+    return ending

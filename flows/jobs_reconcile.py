@@ -1,0 +1,33 @@
+"""Settles what dead executors left, and sees to it that somebody is on duty."""
+
+from __future__ import annotations
+
+from prefect import flow
+from prefect.logging import get_run_logger
+
+from durable_jobs.tasks.reconciling import (
+    leave_duty_artifact,
+    repair_runs,
+    settle_orphans,
+    stop_runs,
+    tell_of_pass,
+)
+from durable_jobs.tasks.runtimes import open_runtime
+
+
+@flow(name="jobs-reconcile", persist_result=False)
+async def jobs_reconcile() -> None:
+    """Settle orphans and keep a shift on duty.
+
+    Jobs of executors that died are executed again or fail, as their type says; a missing shift is started;
+    jobs that run alone get their flow run; flow runs of dead processes are closed.
+    """
+    async with open_runtime() as runtime, runtime.store.only_one("reconcile") as alone:
+        if not alone:
+            get_run_logger().info("Another pass is under way")
+            return
+        await stop_runs(runtime)
+        report = await settle_orphans(runtime)
+        repairs = await repair_runs(runtime, report)
+        await leave_duty_artifact(runtime, report)
+        await tell_of_pass(runtime, report, repairs)

@@ -1,0 +1,143 @@
+"""Settles what dead executors left: every orphan ends exactly once as its type says.
+
+A silent executor is looked at twice, two heartbeats apart: after an outage of the database all are
+silent for a moment and none is dead. One tenant's fault stops nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from durable_jobs import payloads
+from durable_jobs.errors import DurableJobsError
+from durable_jobs.jobs import Job
+from durable_jobs.registry import Registry
+from durable_jobs.settings import Settings
+from durable_jobs.states import JobState
+from durable_jobs.stores.protocols import Decision, ReconcilerStore, RemovedExecutor
+from durable_jobs.texts import clean, reason_of
+
+logger = structlog.get_logger(__name__)
+
+BATCH = 10
+OVERDUE_MARGIN_BEATS = 3
+
+
+class ReconcileFailed(DurableJobsError):
+    """A pass could not settle everything; the next one tries again."""
+
+
+@dataclass
+class ReconcileReport:
+    """What a pass did."""
+
+    silent: list[UUID] = field(default_factory=list)
+    settled: Counter[tuple[str, JobState]] = field(default_factory=Counter)
+    """By tenant and new state."""
+    overdue: int = 0
+    removed: list[RemovedExecutor] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    """What went wrong, by tenant."""
+
+    @property
+    def did_something(self) -> bool:
+        """Whether people may want to look."""
+        return bool(self.silent or self.overdue or self.faults)
+
+
+class Reconciler:
+    """One pass over what dead executors hold."""
+
+    def __init__(self, store: ReconcilerStore, registry: Registry, settings: Settings) -> None:
+        """Use an open store."""
+        self._store, self._registry, self._settings = store, registry, settings
+
+    async def run(self) -> ReconcileReport:
+        """Settle orphans and overdue jobs; faults of tenants are in the report.
+
+        Raises:
+            ReconcileFailed: no tenant was seen although there are jobs.
+            StoreUnavailable: the database does not answer.
+        """
+        await self._require_sight()
+        report = ReconcileReport(silent=await self._surely_silent())
+        for tenant in await self._store.tenants("running"):
+            await self._settle_tenant(tenant, report)
+        report.overdue = len(
+            await self._store.fail_overdue(margin=OVERDUE_MARGIN_BEATS * self._settings.heartbeat_interval)
+        )
+        report.removed = await self._store.remove_executors(
+            report.silent, stale_after=self._settings.running_stale_after
+        )
+        return report
+
+    async def _require_sight(self) -> None:
+        if await self._store.has_rows() and not await self._store.tenants("any"):
+            raise ReconcileFailed(
+                "no tenant is seen although job_history has rows: the role that enumerates tenants has lost its"
+                " policy or its rights; run the migrations again (durable-jobs deploy)"
+            )
+
+    async def _surely_silent(self) -> list[UUID]:
+        stale_after = self._settings.running_stale_after
+        first = await self._store.silent_executors(stale_after=stale_after)
+        if not first:
+            return []
+        await asyncio.sleep(2 * self._settings.heartbeat_interval.total_seconds())
+        again = set(await self._store.silent_executors(stale_after=stale_after))
+        return [executor for executor in first if executor in again]
+
+    async def _settle_tenant(self, tenant: str, report: ReconcileReport) -> None:
+        broken: set[UUID] = set()
+        one_by_one = False
+        while True:
+            seen: list[UUID] = []
+
+            def decide(job: Job, seen: list[UUID] = seen) -> Decision:
+                seen.append(job.job_id)
+                return self.decide(job)
+
+            try:
+                states = await self._store.settle_orphans(
+                    tenant,
+                    report.silent,
+                    decide,
+                    max_crashes=self._settings.max_crashes,
+                    skip=broken,
+                    limit=1 if one_by_one else BATCH,
+                )
+            except DurableJobsError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- a row that cannot be written must not hold up the others
+                report.faults[tenant] = clean(str(error), 500)
+                logger.error(
+                    "orphans not settled", tenant=tenant, jobs=len(seen), error=report.faults[tenant]
+                )
+                if not seen:
+                    return
+                if len(seen) == 1:
+                    broken.update(seen)
+                one_by_one = True
+                continue
+            report.settled.update((tenant, state) for state in states.values())
+            if not seen:
+                return
+
+    def decide(self, job: Job) -> Decision:
+        """Say what becomes of one orphan: again, if its type may and its payload still validates."""
+        declared = self._registry.job_types.get(job.job_type)
+        if declared is None or declared.on_orphan != "replay":
+            return Decision(replay=False)
+        try:
+            payloads.load_stored(declared, job.payload, job.payload_version)
+        except DurableJobsError as error:
+            logger.warning("an orphan's payload does not validate", job_id=str(job.job_id), error=str(error))
+            return Decision(
+                replay=False, reason=f"stalled, and not replayed: {reason_of(error)}", retryable=False
+            )
+        return Decision(replay=True)

@@ -1,0 +1,139 @@
+"""What a reconcile pass does in Prefect: dead flow runs, a missing shift, runs that do not stop."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import NamedTuple
+
+import httpx
+import structlog
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.exceptions import ObjectNotFound
+
+from durable_jobs.errors import DurableJobsError
+from durable_jobs.executor.duty import BEATS
+from durable_jobs.reconciling import Reconciler, ReconcileReport
+from durable_jobs.stores.protocols import ExecutorView, NewEvent
+from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
+from durable_jobs.tasks.runs import close_run, is_starting, kill_run, start_run
+from durable_jobs.tasks.runtimes import OpenRuntime
+from durable_jobs.tasks.texts import cell
+
+logger = structlog.get_logger(__name__)
+
+SHIFT = "execute-jobs/shift"
+DEAD = "The process of this run died; its jobs were settled by jobs-reconcile."
+
+
+class PassFailed(DurableJobsError):
+    """A reconcile pass left something undone."""
+
+
+class Repairs(NamedTuple):
+    """What a pass did in Prefect."""
+
+    closed: int = 0
+    dispatched: int = 0
+    started_shift: bool = False
+
+
+async def stop_runs(runtime: OpenRuntime) -> int:
+    """Have runs of isolated jobs killed that were asked to stop and do not; return how many."""
+    try:
+        overdue = await runtime.store.unstoppable_runs(margin=runtime.settings.heartbeat_interval)
+        return sum([await kill_run(run) for run in overdue])
+    except httpx.HTTPError as error:
+        logger.warning("runs that do not stop are left to the next pass", error=str(error))
+        return 0
+
+
+async def settle_orphans(runtime: OpenRuntime) -> ReconcileReport:
+    """Settle what dead executors hold, and end what is overdue."""
+    return await Reconciler(runtime.store, runtime.registry, runtime.settings).run()
+
+
+async def repair_runs(runtime: OpenRuntime, report: ReconcileReport) -> Repairs:
+    """Bring Prefect's records and runs in line with the store; when Prefect is away the next pass does."""
+    try:
+        closed = [await close_run(e.flow_run_id, DEAD) for e in report.removed if e.flow_run_id is not None]
+        started = await _replace_shift(runtime)
+    except (httpx.HTTPError, ObjectNotFound) as error:
+        logger.warning("flow runs not repaired", error=str(error))
+        return Repairs()
+    return Repairs(sum(closed), await dispatch_if_prefect_answers(runtime), started)
+
+
+async def _replace_shift(runtime: OpenRuntime) -> bool:
+    """Start a shift when none of the crew has beaten for three heartbeats and none is on its way."""
+    silent_after = BEATS * runtime.settings.heartbeat_interval
+    beating = [v for v in await runtime.store.executors() if on_duty(v, silent_after)]
+    if len(beating) >= runtime.settings.crew or await is_starting(SHIFT):
+        return False
+    await start_run(SHIFT, {}, idempotency_key=f"missing-{int(time.time() // 60)}")
+    return True
+
+
+def on_duty(view: ExecutorView, silent_after: timedelta) -> bool:
+    """Tell whether an executor belongs to the crew that claims now."""
+    return view.executor.in_crew and not view.draining and view.silence < silent_after
+
+
+async def tell_of_pass(runtime: OpenRuntime, report: ReconcileReport, repairs: Repairs) -> None:
+    """Record the event of a completed pass, and leave the artifact `on-duty`.
+
+    Raises:
+        PassFailed: something could not be settled; named by tenant.
+    """
+    counts = {
+        "silentExecutors": len(report.silent),
+        "orphans": sum(report.settled.values()),
+        "overdue": report.overdue,
+        "tenantsWithFaults": len(report.faults),
+        **repairs._asdict(),
+    }
+    if report.faults:
+        raise PassFailed(
+            "orphans could not be settled, the next pass tries again: "
+            + "; ".join(f"tenant {tenant!r}: {fault}" for tenant, fault in report.faults.items())
+        )
+    await runtime.store.record_events([NewEvent("jobs.reconcile.completed", "INFO", counts)])
+
+
+async def leave_duty_artifact(runtime: OpenRuntime, report: ReconcileReport) -> None:
+    """Leave the artifact `on-duty`: who is on duty, what each holds, what this pass settled."""
+    await acreate_markdown_artifact(
+        key="on-duty",
+        markdown=duty_markdown(await runtime.store.executors(), report),
+        description="Executors, and what the last pass settled.",
+    )
+
+
+def duty_markdown(views: list[ExecutorView], report: ReconcileReport) -> str:
+    """Return the artifact's text."""
+    rows = [
+        f"| `{v.executor.executor_id}` | {cell(v.executor.host)} / {v.executor.pid} | {_role(v)} | {_held(v)} |"
+        f" {v.started_at:%Y-%m-%d %H:%M:%S %Z} | {v.silence.total_seconds():.0f} s |"
+        for v in views
+    ]
+    parts = ["| executor | host / pid | role | holds | since | last beat |\n|---|---|---|---|---|---|"]
+    parts[0] += "".join(f"\n{row}" for row in rows) if rows else ""
+    if not rows:
+        parts.append("**Nobody is on duty.** A shift was started, or waits for a worker.")
+    if report.settled:
+        parts.append("### Settled in this pass\n\n| tenant | now | jobs |\n|---|---|---:|")
+        parts[-1] += "".join(f"\n| {cell(t)} | {s} | {n} |" for (t, s), n in sorted(report.settled.items()))
+    if report.overdue:
+        parts.append(f"{report.overdue} jobs were past their time and ended.")
+    parts += [f"**Tenant {cell(t)}**: {cell(f, 300)}" for t, f in report.faults.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _role(view: ExecutorView) -> str:
+    if view.draining:
+        return "finishing"
+    return "on duty" if view.executor.in_crew else "beside the crew"
+
+
+def _held(view: ExecutorView) -> str:
+    return ", ".join(f"{cell(q)}: {n}" for q, n in sorted(view.held.items())) or "nothing"
