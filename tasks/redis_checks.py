@@ -15,8 +15,8 @@ from durable_jobs.redis_health.authentication import check_authentication
 from durable_jobs.redis_health.connection import check_connection
 from durable_jobs.redis_health.encryption import check_encryption
 from durable_jobs.redis_health.memory import check_memory
-from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres.health import PgHealthStates
+from durable_jobs.tasks.runtimes import load_settings
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -50,5 +50,5 @@ async def emit_health_event(report: HealthReport) -> Sequence[str]:
     Raises:
         StoreUnavailable: nothing was recorded; the next look says it.
     """
-    async with PgHealthStates.from_settings(Settings.load()) as states:
+    async with PgHealthStates.from_settings(await load_settings()) as states:
         return [event.event for event in await announce(report, states)]

@@ -24,6 +24,18 @@ class OpenRuntime(NamedTuple):
     settings: Settings
 
 
+async def load_settings() -> Settings:
+    """Return the settings, with the block's database when none is set.
+
+    Raises:
+        InvalidSettings: neither a setting nor the block names a database.
+    """
+    settings = Settings.load()
+    if settings.database_url is None:
+        return Settings.load(database_url=(await _block()).url())
+    return settings
+
+
 @asynccontextmanager
 async def open_runtime() -> AsyncIterator[OpenRuntime]:
     """Open the store for one flow run; settings win over the block.
@@ -32,9 +44,7 @@ async def open_runtime() -> AsyncIterator[OpenRuntime]:
         InvalidSettings: neither a setting nor the block names a database.
         StoreUnavailable, SchemaOutdated, UnsafeDatabaseRole, ModuleNotLoadable.
     """
-    settings = Settings.load()
-    if settings.database_url is None:
-        settings = Settings.load(database_url=(await _block()).url())
+    settings = await load_settings()
     runtime = install(Runtime(settings))
     registry = runtime.registry
     store = await runtime.store()

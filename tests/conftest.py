@@ -6,6 +6,7 @@ Under xdist the controller owns the cluster, so that no worker's end takes it aw
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -135,9 +136,14 @@ def probe(store: AnyStore, request: pytest.FixtureRequest) -> Probe:
 
 
 @pytest.fixture(scope="session")
-def prefect_harness() -> Iterator[None]:
+def prefect_harness(pytestconfig: pytest.Config) -> Iterator[None]:
     """A Prefect server with a database of its own, started when a test first asks for it."""
     from prefect.testing.utilities import prefect_test_harness
+
+    # Each call of a flow leaves one connection of Prefect's client to the garbage collector. The first
+    # line is for the tests to come, the second for the one that is running.
+    pytestconfig.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket:ResourceWarning")
+    warnings.filterwarnings("ignore", "unclosed <socket.socket", ResourceWarning)
 
     with prefect_test_harness():
         yield
