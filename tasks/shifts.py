@@ -18,6 +18,7 @@ from durable_jobs.executor.summary import ShiftSummary
 from durable_jobs.states import JobState
 from durable_jobs.tasks.charts import bar_chart
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
+from durable_jobs.tasks.publishing import publishing_meanwhile
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tasks.showing import show_as_task_run
 from durable_jobs.tasks.stopping import on_sigterm
@@ -45,7 +46,8 @@ async def work_a_shift(
     dispatching = asyncio.create_task(_dispatch_on(runtime)) if not until_empty else None
     try:
         with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
-            return await shift.run()
+            async with publishing_meanwhile(runtime.store):
+                return await shift.run()
     finally:
         if dispatching is not None:
             dispatching.cancel()

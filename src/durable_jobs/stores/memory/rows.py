@@ -227,6 +227,7 @@ class Memory:
                 "severity": severity,
                 "payload": json.loads(storable_json(payload)),
                 "occurred_at": at,
+                "posted_at": None,
                 "published_at": None,
             }
         )

@@ -15,6 +15,7 @@ from durable_jobs.settings import Settings
 from durable_jobs.sql import load
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.heart import PgHeart
+from durable_jobs.stores.postgres.outbox import PgOutbox
 from durable_jobs.stores.postgres.readiness import require_ready
 from durable_jobs.stores.postgres.reconciling import PgReconciler
 from durable_jobs.stores.postgres.statements import (
@@ -30,7 +31,7 @@ from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
 
-class PgJobsStore(PgReconciler):
+class PgJobsStore(PgReconciler, PgOutbox):
     """Jobs in Postgres; use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, database: Database) -> None:

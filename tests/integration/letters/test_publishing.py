@@ -1,0 +1,136 @@
+"""Alerts reach Prefect whatever happens to it: away, killed after accepting, late; each once in its table."""
+
+from __future__ import annotations
+
+import resource
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from durable_jobs.outbox.publishing import ON_THE_WAY, Published
+from durable_jobs.states import JobState
+from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.stores.protocols import NewEvent
+from durable_jobs.tasks.publishing import PrefectEvents, publish_events, publishing_meanwhile
+from durable_jobs.tenants import job_tenant_scope
+from tests.contract.test_failed_jobs import failed_job
+from tests.support.eventually import eventually
+from tests.support.prefect_server import PrefectServer
+
+SOON = timedelta(milliseconds=100)
+NEVER = timedelta(days=1)
+
+
+async def publish_all(store: PgJobsStore, *, lost: timedelta = NEVER) -> Published:
+    done = Published()
+
+    async def nothing_left() -> bool:
+        nonlocal done
+        done = done.plus(await publish_events(store, settled=SOON, lost=lost))
+        backlog = await store.event_backlog()
+        return backlog.waiting + backlog.posted == 0
+
+    await eventually(nothing_left, timedelta(seconds=60), every=timedelta(milliseconds=200))
+    return done
+
+
+def ids_of(owner: Any) -> list[str]:
+    return [str(row[0]) for row in owner.execute("SELECT event_id FROM job_events")]
+
+
+async def test_an_alert_is_published_when_prefect_shows_it(
+    prefect_server: PrefectServer, pg_store: PgJobsStore, owner_connection: Any
+) -> None:
+    job_id = await failed_job(pg_store)
+    await pg_store.record_events([NewEvent("jobs.queue.stalled", "WARNING", {"queue": "deep"})])
+    first = await publish_events(pg_store, settled=NEVER)
+    assert first == Published(posted=2)
+    assert (await publish_events(pg_store, settled=NEVER)).posted == 0
+    assert (await publish_all(pg_store)).published == 2
+    events = {str(e["event"]): e for e in prefect_server.events(*ids_of(owner_connection))}
+    assert set(events) == {"jobs.job.failed", "jobs.queue.stalled"}
+    assert events["jobs.job.failed"]["resource"]["prefect.resource.id"] == f"durable-jobs.job.{job_id}"
+
+
+async def test_an_event_over_the_limit_arrives_cut(
+    prefect_server: PrefectServer, pg_store: PgJobsStore, owner_connection: Any
+) -> None:
+    await pg_store.record_events([NewEvent("jobs.purge.completed", "INFO", {"text": "x" * 1_600_000})])
+    await publish_all(pg_store)
+    [event] = prefect_server.events(*ids_of(owner_connection))
+    assert event["payload"]["cut"]
+
+
+async def test_prefect_killed_right_after_accepting_and_away_while_jobs_fail(
+    prefect_server: PrefectServer, pg_store: PgJobsStore, owner_connection: Any
+) -> None:
+    before = datetime.now(UTC)
+    for n in range(120):
+        await pg_store.record_events([NewEvent("jobs.dlq.critical", "CRITICAL", {"n": n}, "acme")])
+    assert (await publish_events(pg_store, settled=NEVER)).posted == 120
+    prefect_server.kill()
+    try:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        job_id = await failed_job(pg_store)
+        with job_tenant_scope("acme"):
+            assert (await pg_store.get(job_id)).state is JobState.FAILED
+        for _ in range(3):
+            away = await publish_events(pg_store, settled=timedelta(0), lost=NEVER)
+            assert away.away is not None
+            assert "Prefect does not answer" in away.away
+        backlog = await pg_store.event_backlog()
+        assert backlog.waiting + backlog.posted == 121
+        assert backlog.oldest_at is not None
+        assert backlog.oldest_at >= before
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 50_000
+    finally:
+        prefect_server.start()
+    done = await publish_all(pg_store, lost=timedelta(seconds=4))
+    assert done.published == 121
+    # Some were accepted and lost with the server's memory; none is there twice.
+    ids = ids_of(owner_connection)
+    found = [e["id"] for n in range(0, 121, 50) for e in prefect_server.events(*ids[n : n + 50])]
+    assert sorted(map(str, found)) == sorted(ids)
+
+
+async def test_never_more_on_the_way_than_prefect_may_lose(
+    prefect_server: PrefectServer, pg_store: PgJobsStore
+) -> None:
+    for _ in range(ON_THE_WAY // 100 + 2):
+        await pg_store.record_events([NewEvent("many", "INFO", {}, "acme")] * 100)
+    assert (await publish_events(pg_store, settled=NEVER)).posted == ON_THE_WAY
+    assert (await publish_events(pg_store, settled=NEVER)).posted == 0
+    assert (await publish_all(pg_store)).published == ON_THE_WAY + 200
+
+
+async def test_a_shift_publishes_beside_its_work(
+    prefect_server: PrefectServer, pg_store: PgJobsStore
+) -> None:
+    async with publishing_meanwhile(pg_store):
+        await failed_job(pg_store)
+
+        async def published() -> bool:
+            backlog = await pg_store.event_backlog()
+            return backlog.waiting + backlog.posted == 0
+
+        await eventually(published, timedelta(seconds=30), every=timedelta(milliseconds=200))
+
+
+async def test_a_refused_event_holds_no_other_back(
+    prefect_server: PrefectServer, pg_store: PgJobsStore, owner_connection: Any, monkeypatch: Any
+) -> None:
+    whole = PrefectEvents.post
+
+    async def with_a_fault(self: PrefectEvents, documents: Any) -> None:
+        # Related resources without a role are against Prefect's rules: the real server refuses them.
+        faulty = [
+            d | {"related": [{"prefect.resource.id": "x"}]} if d["related"] and d["payload"].get("bad") else d
+            for d in documents
+        ]
+        await whole(self, faulty)
+
+    monkeypatch.setattr(PrefectEvents, "post", with_a_fault)
+    for n in range(5):
+        await pg_store.record_events([NewEvent("some", "INFO", {"bad": n == 2}, "acme")])
+    assert (await publish_all(pg_store)).published == 5
+    events = prefect_server.events(*ids_of(owner_connection))
+    assert sorted(bool(e["payload"].get("cut")) for e in events) == [False] * 4 + [True]
