@@ -1,0 +1,121 @@
+"""`cancel`, `retry`, `resubmit`: what a person does with jobs, for one id or many.
+
+Every id is read before anything is done. A job that says no does not keep the others from their turn;
+the exit code is that of the worst answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from durable_jobs.cli import arguments
+from durable_jobs.cli.arguments import TENANT, Json, Tenant
+from durable_jobs.cli.output import answer, answer_json, say
+from durable_jobs.cli.running import user, with_store
+from durable_jobs.errors import DurableJobsError, NotAllowed, StoreUnavailable
+from durable_jobs.jobs import Job
+from durable_jobs.runtime import Runtime
+from durable_jobs.states import JobState
+from durable_jobs.stores.postgres import PgJobsStore
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the jobs.")]
+Act = Callable[[Runtime, PgJobsStore, UUID], Awaitable[Job]]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("cancel")(cancel)
+    app.command("retry")(retry)
+    app.command("resubmit")(resubmit)
+
+
+def cancel(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None:
+    """Cancel waiting and failed jobs, ask running ones to stop; prints each id and its state.
+
+    A running job is asked and the command returns at once: `durable-jobs get ID` tells when it has stopped.
+
+    Example: durable-jobs cancel 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55
+    """
+
+    async def act(_: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
+        return await store.cancel(job_id, by=user())
+
+    _each(job_ids, tenant, act, lambda job: f"{job.job_id} {_cancelled(job)}", as_json=as_json)
+
+
+def retry(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None:
+    """Make the retry of failed jobs; prints the id of each new job.
+
+    A job that has had all its retries becomes ABANDONED instead, and can be resubmitted.
+
+    Example: durable-jobs retry 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55
+    """
+    _each(job_ids, tenant, _retry, lambda job: str(job.job_id), as_json=as_json)
+
+
+def resubmit(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None:
+    """Submit failed and abandoned jobs anew, with all their retries; prints the id of each new job.
+
+    Example: durable-jobs resubmit $(durable-jobs list --state ABANDONED --json | jq -r '.jobs[].jobId')
+    """
+    _each(job_ids, tenant, _resubmit, lambda job: str(job.job_id), as_json=as_json)
+
+
+async def _retry(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
+    known = await store.get(job_id)
+    queue = runtime.registry.queue(known.queue)
+    job = await store.retry(job_id, max_pending=queue.max_pending, by=user())
+    if job.state is JobState.ABANDONED:
+        raise NotAllowed(
+            f"job {job_id} has had its {job.max_retries} retries and is ABANDONED now;"
+            f" once the cause is removed: durable-jobs resubmit {job_id}"
+        )
+    return job
+
+
+async def _resubmit(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
+    known = await store.get(job_id)
+    queue = runtime.registry.queue(known.queue)
+    retryable = runtime.registry.job_type(known.job_type).retryable
+    return await store.resubmit(job_id, max_pending=queue.max_pending, retryable=retryable, by=user())
+
+
+def _each(
+    job_ids: Sequence[str], tenant: str, act: Act, shown: Callable[[Job], str], *, as_json: bool
+) -> None:
+    wanted = list(dict.fromkeys(arguments.job_id(text) for text in job_ids))
+
+    async def work(runtime: Runtime, store: PgJobsStore) -> int:
+        worst = 0
+        for n, job_id in enumerate(wanted):
+            try:
+                job = await act(runtime, store, job_id)
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"{error}{_left(wanted[n:])}") from error
+            except DurableJobsError as error:
+                say(f"error: {error}")
+                worst = max(worst, error.exit_code)
+                continue
+            if as_json:
+                answer_json(job.as_json(), indent=None)
+            else:
+                answer(shown(job))
+        return worst
+
+    if worst := with_store(tenant, work):
+        raise typer.Exit(worst)
+
+
+def _left(job_ids: Sequence[UUID]) -> str:
+    """Say what was not done; repeating what was done is harmless."""
+    if len(job_ids) == 1:
+        return ""
+    return f"\nNot done, or not known to be done: {' '.join(str(job_id) for job_id in job_ids)}"
+
+
+def _cancelled(job: Job) -> str:
+    return "RUNNING (asked to stop)" if job.state is JobState.RUNNING else str(job.state)

@@ -1,0 +1,68 @@
+"""`config`: what this program is configured with; it needs neither the database nor Prefect."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from durable_jobs.cli.arguments import Json
+from durable_jobs.cli.output import answer, answer_json, table
+from durable_jobs.runtime import current_runtime
+
+_QUEUE_HEADS = ("QUEUE", "CONCURRENCY", "MAX PENDING", "ISOLATION")
+_TYPE_HEADS = ("JOB TYPE", "QUEUE", "RETRIES", "TIMEOUT", "ON ORPHAN", "VISIBILITY", "FIELDS")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("config")(config)
+
+
+def config(as_json: Json = False) -> None:
+    """Show the settings (secrets hidden), the queues, and the job types with their policies.
+
+    With --json each job type comes with the JSON schema of its payload.
+
+    Example: durable-jobs config --json
+    """
+    from durable_jobs.configuration import describe  # SQLAlchemy loads slowly and only this needs it
+
+    runtime = current_runtime()
+    document = describe(runtime.settings, runtime.registry)
+    if as_json:
+        answer_json(document)
+    else:
+        names = type(runtime.settings).model_fields
+        variables = [f"DURABLE_JOBS_{name.upper()}" for name in names]
+        settings = zip(variables, map(_text, document["settings"].values()), strict=True)
+        answer(table(("SETTING", "VALUE"), settings) + "\n")
+        answer(table(_QUEUE_HEADS, map(_queue_row, document["queues"])) + "\n")
+        answer(table(_TYPE_HEADS, map(_type_row, document["jobTypes"])))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _queue_row(queue: dict[str, Any]) -> tuple[Any, ...]:
+    bound = "no bound" if queue["maxPending"] is None else queue["maxPending"]
+    return (queue["name"], queue["concurrency"], bound, queue["isolation"])
+
+
+def _type_row(declared: dict[str, Any]) -> tuple[Any, ...]:
+    required = declared["payload"].get("required", [])
+    fields = (name if name in required else f"[{name}]" for name in declared["payload"].get("properties", {}))
+    retries = declared["maxRetries"] if declared["retryable"] else "never"
+    return (
+        declared["name"],
+        declared["queue"],
+        retries,
+        declared["timeout"],
+        declared["onOrphan"],
+        declared["visibility"],
+        " ".join(fields),
+    )

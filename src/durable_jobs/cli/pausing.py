@@ -1,0 +1,104 @@
+"""`pause` and `resume`: hold a queue or a job type back. What waits, waits; nothing fails."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Container, Mapping
+from typing import Annotated, Literal
+
+import typer
+
+from durable_jobs.cli.arguments import TENANT, Json
+from durable_jobs.cli.output import answer, answer_json
+from durable_jobs.cli.running import user, with_store
+from durable_jobs.errors import BadInput, NotAllowed
+from durable_jobs.registry import Registry
+from durable_jobs.runtime import Runtime
+from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.stores.protocols import Paused
+
+Kind = Literal["queue", "type"]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue or a job type.")]
+KindOption = Annotated[
+    Kind | None, typer.Option("--kind", help="Which of the two, when a queue and a type share the name.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+
+
+def pause(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
+    """Hold a queue or a job type back, for all tenants; running jobs go on.
+
+    Example: durable-jobs pause archive
+    """
+
+    async def work(runtime: Runtime, store: PgJobsStore) -> Paused:
+        found = _declared(runtime.registry, name, kind)
+        await store.pause(found, name, by=user())
+        return next(paused for paused in await store.paused() if (paused.kind, paused.name) == (found, name))
+
+    paused = with_store(TENANT, work)
+    if as_json:
+        answer_json(as_document(paused))
+    else:
+        answer(f"{paused.kind} {paused.name} is paused since {paused.since.isoformat(timespec='seconds')}")
+
+
+def resume(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
+    """Let a paused queue or job type go on.
+
+    Example: durable-jobs resume archive
+    """
+
+    async def work(runtime: Runtime, store: PgJobsStore) -> Kind:
+        held = await store.paused()
+        # What is paused and no longer declared can be resumed all the same.
+        queues, types = ({p.name for p in held if p.kind == k} for k in ("queue", "type"))
+        found = _which(name, kind, {"queue": queues, "type": types})
+        found = found or _declared(runtime.registry, name, kind)
+        if not await store.resume(found, name):
+            raise NotAllowed(f"{found} {name!r} is not paused")
+        return found
+
+    found = with_store(TENANT, work)
+    if as_json:
+        answer_json({"kind": found, "name": name, "paused": False})
+    else:
+        answer(f"{found} {name} goes on")
+
+
+def as_document(paused: Paused) -> dict[str, object]:
+    """Return what is paused as JSON shows it."""
+    return {
+        "kind": paused.kind,
+        "name": paused.name,
+        "paused": True,
+        "since": paused.since.isoformat(),
+        "by": paused.by,
+    }
+
+
+def _declared(registry: Registry, name: str, kind: Kind | None) -> Kind:
+    found = _which(name, kind, {"queue": registry.queues, "type": registry.job_types})
+    if found is not None:
+        return found
+    if kind == "queue":
+        registry.queue(name)
+    if kind == "type":
+        registry.job_type(name)
+    names = sorted([*registry.queues, *registry.job_types])
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    raise BadInput(f"{name!r} is neither a queue nor a job type; {hint}")
+
+
+def _which(name: str, kind: Kind | None, known: Mapping[Kind, Container[str]]) -> Kind | None:
+    """Return which of the two is meant, or None when no such name is known."""
+    found = [k for k, names in known.items() if name in names and kind in (None, k)]
+    if len(found) > 1:
+        raise BadInput(f"{name!r} is a queue and a job type: add --kind queue or --kind type")
+    return found[0] if found else None
