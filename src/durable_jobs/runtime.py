@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from durable_jobs.loading import load_registry
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
-from durable_jobs.stores.postgres.within import StoreWithin, within
+
+if TYPE_CHECKING:
+    from durable_jobs.stores.postgres.within import StoreWithin
 
 
 class Runtime:
@@ -57,6 +59,8 @@ class Runtime:
 
     def store_within(self, connection: Any) -> StoreWithin:
         """Return a store that registers inside the caller's transaction."""
+        from durable_jobs.stores.postgres.within import within  # SQLAlchemy loads slowly
+
         return within(connection)
 
 

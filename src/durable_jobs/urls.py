@@ -1,11 +1,20 @@
-"""Database URLs in the form each library wants, and error texts without the URL's secrets."""
+"""Database URLs in the form each library wants, and error texts without the URL's secrets.
+
+SQLAlchemy reads URLs as people write them, and loads slowly; a plain URL goes without it.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+import re
 
 from durable_jobs.errors import InvalidSettings
+
+_CHARACTERS = r"(?:[\w.~-]|%[0-9A-Fa-f]{2})"
+_PLAIN = re.compile(
+    rf"(?:postgresql|postgres)(?:\+psycopg)?://"
+    rf"({_CHARACTERS}+(?::{_CHARACTERS}+)?@[A-Za-z0-9.-]+(?::[0-9]+)?/{_CHARACTERS}+)",
+    re.ASCII,
+)
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -14,6 +23,9 @@ def sqlalchemy_url(url: str) -> str:
     Raises:
         InvalidSettings: it is no Postgres URL.
     """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -29,6 +41,11 @@ def sqlalchemy_url(url: str) -> str:
 
 def libpq_url(url: str) -> str:
     """Return the URL as libpq takes it."""
+    if plain := _PLAIN.fullmatch(url):
+        return f"postgresql://{plain[1]}"
+
+    from sqlalchemy.engine import make_url
+
     written = make_url(sqlalchemy_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
     # SQLAlchemy leaves spaces as they are; libpq refuses them, and shows the password in its message.
     return written.replace(" ", "%20")
@@ -36,6 +53,8 @@ def libpq_url(url: str) -> str:
 
 def without_password(url: str) -> str:
     """Return the URL for people to read."""
+    from sqlalchemy.engine import make_url
+
     return make_url(url).render_as_string(hide_password=True)
 
 

@@ -1,5 +1,6 @@
 """Database URLs in the forms that SQLAlchemy and libpq take."""
 
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
@@ -16,3 +17,16 @@ def test_a_password_of_odd_characters_reaches_libpq_unchanged() -> None:
 
 def test_a_password_of_odd_characters_reaches_sqlalchemy_unchanged() -> None:
     assert make_url(sqlalchemy_url(URL)).password == PASSWORD
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://boss:secret@db.example:6543/shop",
+        "postgres://boss:a%40b%2Fc@127.0.0.1/shop",
+        "postgresql+psycopg://boss:with~.-_@localhost/durable_jobs",
+    ],
+)
+def test_a_plain_url_is_read_without_sqlalchemy_and_means_the_same(url: str) -> None:
+    with_it = make_url(sqlalchemy_url(url)).set(drivername="postgresql")
+    assert conninfo_to_dict(libpq_url(url)) == conninfo_to_dict(with_it.render_as_string(hide_password=False))

@@ -30,11 +30,6 @@ for module in (submitting, showing, acting, pausing, duty, configured):
     module.register(app)
 
 
-@app.callback()
-def _subcommands() -> None:
-    """Durable jobs for people who already run Prefect and Postgres."""
-
-
 def main() -> None:
     """Run the command; every error of ours is one sentence and an exit code."""
     _add_commands(sys.argv[1:])

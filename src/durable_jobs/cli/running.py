@@ -39,7 +39,7 @@ def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]
                 await runtime.close()
 
     # stdout is for answers. The pool warns of each attempt; the command ends with one sentence instead.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     try:
         return asyncio.run(opened())

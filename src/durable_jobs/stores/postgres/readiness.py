@@ -10,6 +10,7 @@ import structlog
 from psycopg.rows import dict_row
 
 from durable_jobs.errors import SchemaOutdated, UnsafeDatabaseRole
+from durable_jobs.revisions import newest_revision
 from durable_jobs.sql import functions_digest
 from durable_jobs.stores.postgres.database import Database
 
@@ -33,12 +34,10 @@ ORDER BY r.rolname = current_user DESC LIMIT 1
 
 async def schema_fault(database: Database) -> str | None:
     """Tell what is wrong with the schema, or None."""
-    from durable_jobs.schema import head  # Alembic loads slowly and is needed only here
-
     rows = await database.fetch(_SCHEMA, {}, row_factory=dict_row)
     revision, digest = rows[0]["revision"], rows[0]["digest"]
-    if revision != head():
-        return f"the database has schema {revision}, this version needs {head()}"
+    if revision != newest_revision():
+        return f"the database has schema {revision}, this version needs {newest_revision()}"
     if digest != functions_digest():
         return "the database has functions of another version of durable-jobs"
     return None
