@@ -81,7 +81,7 @@ class Shift:
             os.getpid(),
             tuple(q.name for q in served),
             flow_run_id,
-            not until_empty,
+            not until_empty and only is None,
         )
         self.summary = ShiftSummary(self.executor.executor_id)
         self._bounds = QueueBounds(served)
