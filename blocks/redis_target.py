@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import quote
@@ -9,7 +10,7 @@ from urllib.parse import quote
 from prefect_redis.blocks import RedisDatabase
 from pydantic import Field, HttpUrl, SecretStr
 
-from durable_jobs.redis_health import RedisTarget, TlsOptions
+from durable_jobs.redis_health import InvalidRedisTarget, RedisTarget, TlsOptions
 from durable_jobs.redis_health.target import ExpectedRole
 from durable_jobs.settings import Environment
 
@@ -93,3 +94,21 @@ class RedisTargetBlock(RedisDatabase):
         )
         # A connection URL may bring options of its own; the block's fields win when any is set.
         return options if options != TlsOptions() else None
+
+
+async def load_targets(names: Sequence[str], environment: Environment) -> list[RedisTarget]:
+    """The targets of blocks, by name.
+
+    Raises:
+        InvalidRedisTarget: there is no such block, or its connection cannot be understood.
+    """
+    return [(await _load(name)).to_target(name, environment) for name in names]
+
+
+async def _load(name: str) -> RedisTargetBlock:
+    try:
+        return await RedisTargetBlock.aload(name)
+    except ValueError as error:
+        raise InvalidRedisTarget(
+            f"there is no block redis-target/{name}: make it on the page Blocks, or correct the name"
+        ) from error

@@ -8,16 +8,12 @@ from prefect import get_run_logger, task
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from durable_jobs.blocks.redis_target import RedisTargetBlock
-from durable_jobs.redis_health import CheckResult, HealthReport, InvalidRedisTarget, RedisTarget
-from durable_jobs.redis_health.target import target_of_settings
+from durable_jobs.blocks.redis_target import load_targets
+from durable_jobs.redis_health import CheckResult, HealthReport, RedisTarget
+from durable_jobs.redis_health.target import NOTHING_TO_WATCH, target_of_settings
 from durable_jobs.settings import Settings
 
 ARTIFACT = "redis-health"
-NOTHING_TO_WATCH = (
-    "No Redis is configured, so none is watched: set `DURABLE_JOBS_REDIS_URL`,"
-    " or create a block `redis-target` and name it in the parameter `targets`."
-)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -29,18 +25,9 @@ async def find_redis_targets(blocks: Sequence[str]) -> list[RedisTarget]:
     """
     settings = Settings.load()
     if blocks:
-        return [(await _load(name)).to_target(name, settings.environment) for name in blocks]
+        return await load_targets(blocks, settings.environment)
     default = target_of_settings(settings)
     return [default] if default else []
-
-
-async def _load(name: str) -> RedisTargetBlock:
-    try:
-        return await RedisTargetBlock.aload(name)
-    except ValueError as error:
-        raise InvalidRedisTarget(
-            f"there is no block redis-target/{name}: create it on the page Blocks, or correct `targets`"
-        ) from error
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

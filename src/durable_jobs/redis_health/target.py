@@ -19,6 +19,9 @@ from durable_jobs.settings import Environment, Settings
 ExpectedRole = Literal["primary", "replica", "any"]
 
 SETTING = "DURABLE_JOBS_REDIS_URL"
+NOTHING_TO_WATCH = (
+    f"No Redis is configured, so none is watched: set {SETTING}, or make a block redis-target and name it."
+)
 
 
 class RedisTarget(BaseModel):

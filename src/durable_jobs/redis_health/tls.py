@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from cryptography import x509
-
 from durable_jobs.redis_health.address import TlsOptions
 from durable_jobs.redis_health.trouble import Trouble
 
@@ -80,6 +78,8 @@ def outdated_context() -> ssl.SSLContext:
 
 def read_certificate(connection: ssl.SSLObject) -> Certificate | None:
     """The server's certificate, also when it was not verified; None when it cannot be read."""
+    from cryptography import x509  # 50 ms that only a certificate is worth
+
     der = connection.getpeercert(binary_form=True)
     if not der:
         return None
