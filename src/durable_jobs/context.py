@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 
+from durable_jobs.effects.block import EffectBlock, Execution
+from durable_jobs.effects.keys import checked
+from durable_jobs.effects.policy import DEFAULT_WAIT, OnUnknown, Policy, Probe
+from durable_jobs.effects.store import EffectsStore
+from durable_jobs.errors import BadInput
 from durable_jobs.jobs import ClaimedJob
 
 _default_logger = structlog.get_logger("durable_jobs.job")
@@ -21,15 +28,23 @@ class JobContext:
     Safe to use from the processor's own thread or task.
     """
 
-    __slots__ = ("_job", "_report", "_stopped", "logger")
+    __slots__ = ("_execution", "_job", "_report", "_stopped", "logger")
 
     def __init__(
-        self, job: ClaimedJob, report: Callable[[ClaimedJob, str], None], logger: Any = None
+        self,
+        job: ClaimedJob,
+        report: Callable[[ClaimedJob, str], None],
+        logger: Any = None,
+        *,
+        effects: EffectsStore | None = None,
     ) -> None:
-        """Made by the executor."""
+        """Made by the executor, on the event loop of the store that knows effects."""
         self._job = job
         self._report = report
         self._stopped = threading.Event()
+        self._execution: Execution | None = None
+        if effects is not None:
+            self._execution = Execution(job, effects, asyncio.get_running_loop(), self._stopped.is_set)
         self.logger: Any = logger or _default_logger.bind(job_id=str(job.job_id), tenant_id=job.tenant_id)
 
     @property
@@ -75,6 +90,48 @@ class JobContext:
         """
         document = {"current": current, "total": total, "message": message}
         self._report(self._job, json.dumps({k: v for k, v in document.items() if v is not None}))
+
+    def effect(
+        self,
+        key: str,
+        effect_type: str | None = None,
+        *,
+        connection: Any = None,
+        on_unknown: OnUnknown = "stop",
+        probe: Probe | None = None,
+        releases: tuple[type[BaseException], ...] = (),
+        wait: timedelta = DEFAULT_WAIT,
+    ) -> EffectBlock:
+        """Make an irreversible effect once: `async with context.effect("mail") as effect:`.
+
+        In a processor that is a plain function: `with context.effect(...)`. Inside, make the effect only
+        when `effect.already_done` is False. An exception leaves it unknown unless it proves the contrary.
+
+        Args:
+            key: names the effect in your business: a document's hash, an order's number. With this argument
+                alone it is the name of a step, and the key is the first job that this one repeats, so that
+                retries and resubmissions find it.
+            effect_type: what kind of effect, such as "MAIL"; key and type are unique per tenant.
+            connection: a connection or session of SQLAlchemy or psycopg to the jobs' database, with an open
+                transaction: the effect is recorded in it. Make the effect through it and commit right after.
+            on_unknown: when an earlier attempt may have made it and no probe can tell: "stop" fails the job
+                for a person to settle it, "repeat" makes it again (give `effect.provider_key` to the provider).
+            probe: asks the provider, given the effect: True it happened, False it did not, None not known.
+            releases: exception types that prove that the effect was not made; so does `EffectNotMade`.
+            wait: how long to wait for another execution that is making the same effect.
+
+        Raises:
+            BadInput: an argument cannot be right, or this context has no store.
+            ExecutionOver, EffectHeld, EffectUnknown, StoreUnavailable: on entering; let them end the processor.
+        """
+        if self._execution is None:
+            raise BadInput(
+                "this context has no store for effects: give it one, JobContext(..., effects=InMemoryJobsStore())"
+            )
+        named, kind = (None, key) if effect_type is None else (key, effect_type)
+        checked(str(self.root_job_id) if named is None else named, kind)
+        policy = Policy(on_unknown, probe, releases, wait)
+        return EffectBlock(self._execution, named, kind, policy, connection)
 
     def stop(self) -> None:
         """Ask the processor to stop; called by the executor."""

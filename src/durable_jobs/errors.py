@@ -85,6 +85,10 @@ class JobNotFound(DurableJobsError):
     """There is no such job in this tenant."""
 
 
+class EffectNotFound(DurableJobsError):
+    """There is no such effect in this tenant."""
+
+
 class NotAllowed(DurableJobsError):
     """The job's state does not allow this."""
 

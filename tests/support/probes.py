@@ -23,6 +23,10 @@ class Probe(Protocol):
         """Return all rows of job_events, oldest first."""
         ...
 
+    def effects(self) -> list[Row]:
+        """Return all rows of job_effects, oldest first."""
+        ...
+
     def counted(self, queue: str) -> int:
         """Return how many waiting jobs the queue's counters know."""
         ...
@@ -39,6 +43,9 @@ class PgProbe:
 
     def events(self) -> list[Row]:
         return self._rows("SELECT * FROM job_events ORDER BY occurred_at, event_id")
+
+    def effects(self) -> list[Row]:
+        return self._rows("SELECT * FROM job_effects ORDER BY created_at, id")
 
     def counted(self, queue: str) -> int:
         [row] = self._rows(
@@ -65,6 +72,10 @@ class MemoryProbe:
 
     def events(self) -> list[Row]:
         return [dict(event) for event in self._memory.events]
+
+    def effects(self) -> list[Row]:
+        rows = sorted(self._memory.effects.values(), key=lambda row: (row.created_at, row.id))
+        return [vars(row) | {"state": str(row.state)} for row in rows]
 
     def counted(self, queue: str) -> int:
         return self._memory.pending.get(queue, 0)

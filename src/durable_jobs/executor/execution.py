@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from durable_jobs import payloads
 from durable_jobs.context import JobContext
+from durable_jobs.effects import EffectsStore, ExecutionOver
+from durable_jobs.effects.store import Answer
 from durable_jobs.errors import DurableJobsError, NotRetryable
 from durable_jobs.executor.visibility import Show
 from durable_jobs.job_types import JobType
@@ -42,12 +44,28 @@ class Stop(Enum):
     """The store has given the job up already: nothing that this execution says counts."""
 
 
+_STOPPED_BY = {Answer.LOST: Stop.FENCED, Answer.CANCELLED: Stop.CANCEL, Answer.OVERDUE: Stop.TIMEOUT}
+"""What an execution that may make no effect any more has been stopped by."""
+
+
 class Execution:
     """A running job. Its task ends with an outcome, or with none when others decide about the job."""
 
-    __slots__ = ("_context", "_threads", "declared", "job", "started", "stop_asked_at", "stopped", "task")
+    __slots__ = (
+        "_context",
+        "_effects",
+        "_threads",
+        "declared",
+        "job",
+        "started",
+        "stop_asked_at",
+        "stopped",
+        "task",
+    )
 
-    def __init__(self, job: ClaimedJob, registry: Registry, threads: anyio.CapacityLimiter) -> None:
+    def __init__(
+        self, job: ClaimedJob, registry: Registry, threads: anyio.CapacityLimiter, effects: EffectsStore
+    ) -> None:
         """Take a job that this executor has claimed."""
         self.job = job
         self.declared = registry.job_types.get(job.job_type)
@@ -57,6 +75,7 @@ class Execution:
         self.task: asyncio.Task[None] | None = None
         self._context: JobContext | None = None
         self._threads = threads
+        self._effects = effects
 
     @property
     def overdue(self) -> bool:
@@ -82,7 +101,7 @@ class Execution:
             request = payloads.load(declared, job.payload, job.payload_version)
         except DurableJobsError as error:
             return Outcome(job, JobState.FAILED, None, reason_of(error), False)
-        self._context = JobContext(job, lambda j, text: report(j, text, None))
+        self._context = JobContext(job, lambda j, text: report(j, text, None), effects=self._effects)
         execute = partial(self._execute, declared, request, self._context, report)
         try:
             with job_tenant_scope(job.tenant_id):
@@ -90,6 +109,8 @@ class Execution:
         except NotRetryable as error:
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error), False)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- the executor's edge
+            if isinstance(error, ExecutionOver) and self.stopped is None:
+                self.stopped = _STOPPED_BY[error.answer]
             if self.stopped in (Stop.SHUTDOWN, Stop.FENCED):
                 return None
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error))

@@ -226,7 +226,7 @@ class Shift:
             logger.warning("this shift is left to the reconciler", error=str(error))
 
     def _start(self, job: ClaimedJob) -> None:
-        execution = Execution(job, self._registry, self._threads)
+        execution = Execution(job, self._registry, self._threads, self._store)
         self._running[job.claim_token] = execution
         self.summary.claimed += 1
         execution.task = asyncio.create_task(self._execute(execution))

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
+from durable_jobs.effects.store import EffectsStore
 from durable_jobs.jobs import ClaimedJob, Job, NewJob, Outcome
 from durable_jobs.states import JobState
 
@@ -410,7 +411,7 @@ class JobsOperator(Protocol):
 
 
 @runtime_checkable
-class ExecutorStore(JobsOperator, Protocol):
+class ExecutorStore(JobsOperator, EffectsStore, Protocol):
     """What an executor needs beside: a heart for its thread, and being woken."""
 
     def heart(self, executor_id: UUID) -> Heart:

@@ -39,6 +39,7 @@ CREATE TABLE job_history (
     retry_child_id uuid,
     root_job_id uuid NOT NULL,
     replay_of uuid,
+    origin_job_id uuid,
     claim_token uuid,
     claim_count integer NOT NULL DEFAULT 0,
     crash_count integer NOT NULL DEFAULT 0,
@@ -184,13 +185,18 @@ _EVENTS_AND_EFFECTS = (
         root_job_id uuid NOT NULL,
         state text NOT NULL CHECK (state IN ('RESERVED', 'CONFIRMED', 'UNKNOWN')),
         claim_token uuid,
+        reservation uuid NOT NULL,
         created_at timestamptz NOT NULL DEFAULT now(),
         confirmed_at timestamptz,
-        UNIQUE (tenant_id, key, effect_type)
+        result jsonb,
+        UNIQUE (tenant_id, key, effect_type),
+        CONSTRAINT reserved_is_claimed CHECK (state <> 'RESERVED' OR claim_token IS NOT NULL),
+        CONSTRAINT confirmed_has_time CHECK ((state = 'CONFIRMED') = (confirmed_at IS NOT NULL))
     )
     """,
     "CREATE INDEX job_effects_chain ON job_effects (root_job_id)",
     "CREATE INDEX job_effects_age ON job_effects (tenant_id, created_at)",
+    "CREATE INDEX job_effects_open ON job_effects (tenant_id, created_at) WHERE state <> 'CONFIRMED'",
 )
 
 _TENANTS = "(SELECT nullif(current_setting('durable_jobs.tenant_ids', true), '')::text[])::text[]"

@@ -1,5 +1,6 @@
 -- A new root with a fresh budget for a job that failed or was abandoned; the old row stays as it
--- is. While an earlier resubmission still lives, that one is returned. Error DJ002: the queue is full.
+-- is. The first root of all is kept as origin_job_id: effects that it made are not made again. While
+-- an earlier resubmission still lives, that one is returned. Error DJ002: the queue is full.
 CREATE OR REPLACE FUNCTION resubmit_job(
     p_tenant text, p_job uuid, p_new uuid, p_max_pending integer, p_retryable boolean, p_by text,
     p_now timestamptz
@@ -31,12 +32,12 @@ BEGIN
     INSERT INTO job_history (
         job_id, tenant_id, job_type, queue, priority, run_at, payload, payload_version, payload_hash,
         idempotency_key, correlation_id, submitted_by, retryable, max_retries, timeout, root_job_id,
-        replay_of, crash_count, pending_shard, created_at, updated_at)
+        replay_of, origin_job_id, crash_count, pending_shard, created_at, updated_at)
     VALUES (
         p_new, p_tenant, v_job.job_type, v_job.queue, v_job.priority, v_now, v_job.payload,
         v_job.payload_version, v_job.payload_hash, v_job.idempotency_key, v_job.correlation_id,
         coalesce(p_by, v_job.submitted_by), p_retryable, v_job.max_retries, v_job.timeout, p_new,
-        p_job, least(v_job.crash_count, 1), v_shards[1], v_now, v_now);
+        p_job, coalesce(v_job.origin_job_id, v_job.root_job_id), least(v_job.crash_count, 1), v_shards[1], v_now, v_now);
     INSERT INTO job_events (tenant_id, event, job_id, severity, payload, occurred_at)
     VALUES (p_tenant, 'jobs.job.resubmitted', p_job, 'INFO',
             event_payload(v_job) || jsonb_build_object('newJobId', p_new, 'by', p_by), v_now);

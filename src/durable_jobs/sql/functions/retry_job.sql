@@ -39,12 +39,13 @@ BEGIN
     INSERT INTO job_history (
         job_id, tenant_id, job_type, queue, priority, run_at, payload, payload_version, payload_hash,
         idempotency_key, correlation_id, submitted_by, retryable, retry_count, max_retries, timeout,
-        parent_job_id, root_job_id, crash_count, pending_shard, created_at, updated_at)
+        parent_job_id, root_job_id, origin_job_id, crash_count, pending_shard, created_at, updated_at)
     VALUES (
         p_child, p_tenant, v_job.job_type, v_job.queue, v_job.priority, coalesce(p_run_at, v_now),
         v_job.payload, v_job.payload_version, v_job.payload_hash, v_job.idempotency_key,
         v_job.correlation_id, v_job.submitted_by, true, v_job.retry_count + 1, v_job.max_retries,
-        v_job.timeout, p_job, v_job.root_job_id, v_job.crash_count, v_shards[1], v_now, v_now);
+        v_job.timeout, p_job, v_job.root_job_id, v_job.origin_job_id, v_job.crash_count, v_shards[1], v_now,
+        v_now);
     UPDATE job_history j SET state = 'RETRIED', retry_child_id = p_child, updated_at = v_now
     WHERE j.job_id = p_job;
     INSERT INTO job_events (tenant_id, event, job_id, severity, payload, occurred_at)

@@ -65,6 +65,7 @@ class MemoryOperator(MemoryExecution):
         child.run_at = run_at or at
         child.retry_count = row.retry_count + 1
         child.parent_job_id, child.root_job_id = row.job_id, row.root_job_id
+        child.origin_job_id = row.origin_job_id
         child.crash_count = row.crash_count
         # The event tells how the job was when it was retried.
         self.memory.tell("retried", "INFO", row, at, retryChildId=str(child.job_id), by=by)
@@ -89,6 +90,7 @@ class MemoryOperator(MemoryExecution):
             return live.job()
         root = self._again(row, max_pending, at)
         root.replay_of, root.retryable = row.job_id, retryable
+        root.origin_job_id = row.origin_job_id or row.root_job_id
         root.submitted_by = by or row.submitted_by
         root.crash_count = min(row.crash_count, 1)
         self.memory.tell("resubmitted", "INFO", row, at, newJobId=str(root.job_id), by=by)

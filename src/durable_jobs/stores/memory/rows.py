@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from durable_jobs.effects.store import EffectState
 from durable_jobs.errors import JobNotFound, QueueFull
 from durable_jobs.jobs import ClaimedJob, Job
 from durable_jobs.states import JobState
@@ -51,6 +52,7 @@ class Row:
     parent_job_id: UUID | None = None
     retry_child_id: UUID | None = None
     replay_of: UUID | None = None
+    origin_job_id: UUID | None = None
     claim_token: UUID | None = None
     claim_count: int = 0
     crash_count: int = 0
@@ -130,12 +132,31 @@ class OnDuty:
 
 
 @dataclass
+class EffectRow:
+    """A row of `job_effects`; the names are its columns."""
+
+    id: UUID
+    tenant_id: str
+    key: str
+    effect_type: str
+    job_id: UUID
+    root_job_id: UUID
+    state: EffectState
+    reservation: UUID
+    created_at: datetime
+    claim_token: UUID | None = None
+    confirmed_at: datetime | None = None
+    result: Any = None
+
+
+@dataclass
 class Memory:
     """Every table."""
 
     jobs: dict[UUID, Row] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    effects: dict[tuple[str, str, str], EffectRow] = field(default_factory=dict)
     executors: dict[UUID, OnDuty] = field(default_factory=dict)
     leases: dict[tuple[str, UUID], int] = field(default_factory=dict)
     paused: dict[tuple[str, str], Paused] = field(default_factory=dict)

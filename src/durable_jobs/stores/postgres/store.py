@@ -14,6 +14,7 @@ from durable_jobs.jobs import Job, NewJob
 from durable_jobs.settings import Settings
 from durable_jobs.sql import load
 from durable_jobs.stores.postgres.database import Database
+from durable_jobs.stores.postgres.effects import PgEffects
 from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.outbox import PgOutbox
 from durable_jobs.stores.postgres.readiness import require_ready
@@ -31,7 +32,7 @@ from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
 
-class PgJobsStore(PgReconciler, PgOutbox):
+class PgJobsStore(PgReconciler, PgOutbox, PgEffects):
     """Jobs in Postgres; use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, database: Database) -> None:

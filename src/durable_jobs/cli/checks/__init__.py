@@ -1,1 +1,0 @@
-"""What `durable-jobs check` looks at, one file a subject."""
