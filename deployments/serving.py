@@ -21,6 +21,7 @@ from prefect.logging import get_logger
 from prefect.runner import Runner
 
 from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
+from durable_jobs.deployments.block_types import offer_block_types
 from durable_jobs.deployments.database_block import save_database_block
 from durable_jobs.deployments.forms import offer_job_types
 from durable_jobs.deployments.manifest import is_scheduled, read_manifest
@@ -84,6 +85,7 @@ async def _add(runner: Runner, entries: Iterable[dict[str, Any]]) -> dict[str, U
 async def _prepare(deployment_ids: Sequence[UUID], *, after_outage: bool) -> None:
     settings = Settings.load()
     await save_database_block(settings.require_database_url())
+    await offer_block_types()
     async with get_client() as client:
         for deployment_id in deployment_ids:
             await offer_job_types(client, deployment_id, load_registry(settings.modules).job_types)

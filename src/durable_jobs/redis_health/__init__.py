@@ -5,7 +5,12 @@ from durable_jobs.redis_health.announce import announce, report_loss, reporting_
 from durable_jobs.redis_health.errors import InsecureRedisURL, InvalidRedisTarget
 from durable_jobs.redis_health.examine import examine
 from durable_jobs.redis_health.results import CheckName, CheckResult, HealthReport, Outcome, Severity
-from durable_jobs.redis_health.target import HealthLimits, RedisTarget, refuse_insecure_url, target_of_settings
+from durable_jobs.redis_health.target import (
+    HealthLimits,
+    RedisTarget,
+    refuse_insecure_url,
+    target_of_settings,
+)
 
 __all__ = [
     "CheckName",

@@ -14,6 +14,7 @@ from prefect.client.schemas.sorting import ArtifactSort
 from psycopg.rows import dict_row
 
 from durable_jobs.blocks.redis_target import RedisTargetBlock
+from durable_jobs.deployments.block_types import offer_block_types
 from durable_jobs.flows.redis_health import redis_health
 from durable_jobs.redis_health import InsecureRedisURL, InvalidRedisTarget
 from tests.integration.redis.certificates import Authority
@@ -138,3 +139,13 @@ async def test_t6_the_flow_refuses_an_insecure_url_in_production(monkeypatch: py
     monkeypatch.setenv("DURABLE_JOBS_REDIS_URL", "redis://127.0.0.1")
     with pytest.raises(InsecureRedisURL, match="DURABLE_JOBS_REDIS_URL"):
         await redis_health()
+
+
+async def test_the_form_of_the_block_is_offered() -> None:
+    for _ in range(2):
+        await offer_block_types()
+    async with get_client() as client:
+        block_type = await client.read_block_type_by_slug("redis-target")
+        schemas = await client.read_block_schemas()
+    (fields,) = [schema.fields for schema in schemas if schema.block_type_id == block_type.id]
+    assert {"host", "password", "ssl", "environment", "expected_role", "verify"} <= set(fields["properties"])
