@@ -7,7 +7,7 @@ from datetime import timedelta
 
 PROBE_BUDGET = timedelta(seconds=2)
 # What a probe keeps back to clean up and to hand over its answer before its time is over.
-_RESERVE = 0.2
+_RESERVE = 0.25
 
 
 class Deadline:

@@ -1,60 +1,69 @@
-"""A hundred looks at a server that does nothing take two seconds each, leave nothing and hold up nobody."""
+"""A hundred probes of a server that does nothing take two seconds each, leave nothing and hold up nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 
 import psutil
-import pytest
 
 from durable_jobs.redis_health import CheckName, Outcome, RedisTarget, examine
-from tests.integration.redis import peers
+from durable_jobs.redis_health.connection import check_connection
 from tests.integration.redis.certificates import Authority
 from tests.integration.redis.servers import RedisServer
+from tests.support.eventually import eventually
 
-LOOKS = 100
+PROBES = 100
 
 
-async def timed(target: RedisTarget) -> tuple[float, str]:
-    """One look: how long it took and how the connection was found."""
+class Held:
+    """The longest that the loop held other work up: by what ran in it, and with what the machine took."""
+
+    def __init__(self) -> None:
+        self.computing = 0.0
+        self.waiting = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            wall, cpu = time.monotonic(), time.thread_time()
+            await asyncio.sleep(0)
+            self.waiting = max(self.waiting, time.monotonic() - wall)
+            self.computing = max(self.computing, time.thread_time() - cpu)
+            await asyncio.sleep(0.005)
+
+
+async def probe(target: RedisTarget) -> tuple[float, str]:
+    """One probe: how long it took and how the connection was found."""
     started = time.monotonic()
-    report = await examine(target)
-    return time.monotonic() - started, report[CheckName.CONNECTION].kind
+    connection, *_ = await check_connection(target)
+    return time.monotonic() - started, connection.kind
 
 
-async def worst_delay(done: asyncio.Event) -> float:
-    """The longest that this loop made other work wait."""
-    worst = 0.0
-    while not done.is_set():
-        started = time.monotonic()
-        await asyncio.sleep(0.005)
-        worst = max(worst, time.monotonic() - started - 0.005)
-    return worst
-
-
-async def look_a_hundred_times(target: RedisTarget) -> set[str]:
-    """Look all at once, twice; nothing may be left and nothing may be late."""
-    await examine(target)
+def left_behind() -> tuple[int, int, int]:
+    """Threads, descriptors and processes of this process."""
     process = psutil.Process()
-    before = (threading.active_count(), process.num_fds(), len(process.children()))
-    done = asyncio.Event()
-    watch = asyncio.create_task(worst_delay(done))
-    looks = await asyncio.gather(*(timed(target) for _ in range(LOOKS)))
-    done.set()
-    assert max(seconds for seconds, _ in looks) < 2
-    assert await watch < 0.5
-    await asyncio.sleep(0)
-    assert (threading.active_count(), process.num_fds(), len(process.children())) == before
-    return {kind for _, kind in looks}
+    return threading.active_count(), process.num_fds(), len(process.children())
+
+
+async def probe_a_hundred_times(target: RedisTarget) -> set[str]:
+    """Probe all at once: none may be late, nothing may be left, nobody may be held up."""
+    await probe(target)
+    before, held = left_behind(), Held()
+    watching = asyncio.create_task(held.watch())
+    probes = await asyncio.gather(*(probe(target) for _ in range(PROBES)))
+    watching.cancel()
+    # What a busy machine takes away from this process is no delay of the probes'.
+    assert max(seconds for seconds, _ in probes) < 2 + 3 * held.waiting
+    assert held.computing < 0.2
+    await eventually(lambda: left_behind() == before)
+    return {kind for _, kind in probes}
 
 
 async def test_a_stopped_server_is_silent_a_hundred_times(server: RedisServer) -> None:
     target = RedisTarget(name="test", url=f"redis://:invented@127.0.0.1:{server.port}")
     server.freeze()
-    assert await look_a_hundred_times(target) == {"silent"}
+    assert await probe_a_hundred_times(target) == {"silent"}
     server.thaw()
     assert (await examine(target))[CheckName.CONNECTION].outcome is Outcome.OK
 
@@ -63,33 +72,23 @@ async def test_a_stopped_tls_server_is_silent_a_hundred_times(authority: Authori
     with RedisServer("--requirepass", "invented", tls=authority.server()) as server:
         server.freeze()
         url = f"rediss://:invented@127.0.0.1:{server.port}?ssl_ca_certs={authority.file}"
-        assert await look_a_hundred_times(RedisTarget(name="test", url=url)) == {"silent"}
+        assert await probe_a_hundred_times(RedisTarget(name="test", url=url)) == {"silent"}
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss"])
-async def test_a_peer_that_never_speaks_is_silent_a_hundred_times(scheme: str) -> None:
-    async with peers.saying(b"") as port:
-        # The peer lives in this process, so its side of each connection is counted, too, until it notices.
-        looks = await asyncio.gather(
-            *(timed(RedisTarget(name="t", url=f"{scheme}://127.0.0.1:{port}")) for _ in range(20))
-        )
-    assert max(seconds for seconds, _ in looks) < 2
-    assert {kind for _, kind in looks} == {"silent"}
-
-
-async def test_unknown_host_names_leave_nothing() -> None:
-    process = psutil.Process()
+async def test_looks_at_an_unknown_host_leave_nothing() -> None:
+    before = left_behind()
     target = RedisTarget(name="test", url="redis://redis.invalid")
-    before = (threading.active_count(), process.num_fds(), len(process.children()))
-    looks = await asyncio.gather(*(timed(target) for _ in range(5)))
-    assert {kind for _, kind in looks} == {"unresolved"}
-    assert max(seconds for seconds, _ in looks) < 2
-    await eventually(lambda: (threading.active_count(), process.num_fds(), len(process.children())) == before)
+    looks = await asyncio.gather(*(examine(target) for _ in range(20)))
+    assert {report[CheckName.CONNECTION].kind for report in looks} == {"unresolved"}
+    await eventually(lambda: left_behind() == before)
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for a condition for five seconds at most."""
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+async def test_a_look_at_everything_takes_no_longer_than_one_probe(authority: Authority) -> None:
+    with RedisServer("--requirepass", "invented", tls=authority.server()) as server:
+        server.freeze()
+        url = f"rediss://:invented@localhost:{server.port}?ssl_ca_certs={authority.file}"
+        started = time.monotonic()
+        report = await examine(RedisTarget(name="test", url=url))
+    assert time.monotonic() - started < 2.2
+    assert report[CheckName.CONNECTION].kind == "silent"
+    assert {result.outcome for result in report.results[1:]} == {Outcome.UNKNOWN}

@@ -12,7 +12,7 @@ import pytest
 from durable_jobs.redis_health import CheckName, CheckResult, HealthLimits, Outcome, RedisTarget, Severity
 from durable_jobs.redis_health.connection import check_connection
 from durable_jobs.redis_health.deadline import PROBE_BUDGET, Deadline
-from durable_jobs.redis_health.lookup import look_up
+from durable_jobs.redis_health.lookup import ask_the_system
 from durable_jobs.redis_health.trouble import Trouble
 from tests.integration.redis import peers
 from tests.integration.redis.servers import RedisServer, free_port
@@ -85,7 +85,7 @@ async def test_a_silent_name_server_is_given_up_and_leaves_no_process() -> None:
     started = time.monotonic()
     hanging = (sys.executable, "-c", "import time; print(flush=True); time.sleep(60)")
     with pytest.raises(Trouble, match="no name server answered") as caught:
-        await look_up("redis.example", Deadline(SHORT), command=hanging)
+        await ask_the_system("redis.example", Deadline(SHORT), command=hanging)
     assert caught.value.kind == "unresolved"
     assert time.monotonic() - started < SHORT.total_seconds()
 
