@@ -76,7 +76,7 @@ def _store(request: ArchiveDocument, watch: Watch) -> StoredObject:
                 f"{document.path} has the sha256 {writer.sha256}, expected was {request.expected_sha256};"
                 " it was not archived: see which of the two is right"
             )
-        return writer.publish()
+        return writer.publish(meanwhile=lambda: watch(document.size, document.size))
 
 
 def _copy(document: OpenDocument, writer: ObjectWriter, watch: Watch) -> None:

@@ -38,7 +38,7 @@ def archive_document(request: ArchiveDocument, context: JobContext) -> ArchivedD
             raise ArchivingStopped(
                 f"stopped after {read:,} of {total:,} bytes of {request.source}; nothing stored"
             )
-        context.progress(read, total, "bytes read")
+        context.progress(read, total, "bytes read" if read < total else "reading back what was stored")
 
     done = archive(request, archived_by=str(context.job_id), watch=watch)
     context.logger.info(

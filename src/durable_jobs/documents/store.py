@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -99,13 +99,16 @@ class DocumentStore:
         except OSError as error:
             raise ObjectUnreadable(f"{path} cannot be read: {error.strerror}") from error
 
-    def verify(self, sha256: str) -> StoredObject:
-        """Read the whole object and return what it is.
+    def verify(self, sha256: str, meanwhile: Callable[[], None] = lambda: None) -> StoredObject:
+        """Read the whole object and return what it is; `meanwhile` is called often, and may end it.
 
         Raises:
             ObjectNotStored, ObjectCorrupt, ObjectUnreadable, InvalidDigest: as `read`.
         """
-        size = sum(map(len, self.read(sha256)))
+        size = 0
+        for chunk in self.read(sha256):
+            size += len(chunk)
+            meanwhile()
         path = self.path_of(sha256)
         return StoredObject(sha256, size, path.stat().st_size, path, already_stored=True)
 
@@ -149,10 +152,13 @@ class ObjectWriter:
         with _writing_to(self._store.folder):
             self._content.write(chunk)
 
-    def publish(self) -> StoredObject:
+    def publish(self, meanwhile: Callable[[], None] = lambda: None) -> StoredObject:
         """Make what was written an object: on disk, read back, verified, and only then under its name.
 
         A sound object of the same content is kept; a corrupt or unreadable one is replaced.
+
+        Args:
+            meanwhile: called often while reading back; what it raises ends it, and nothing was stored.
 
         Raises:
             ArchiveNotWritable: for instance, the disk is full.
@@ -162,21 +168,21 @@ class ObjectWriter:
             self._content.end()
             sync_file(self._file)
             target = self._store.path_of(self.sha256)
-            stored = self._existing() or self._named(target)
+            stored = self._existing(meanwhile) or self._named(target, meanwhile)
             # Also when another process made the object: it may not have come this far yet.
             sync_folder(target.parent)
             sync_folder(self._store.objects)
         return stored
 
-    def _existing(self) -> StoredObject | None:
+    def _existing(self, meanwhile: Callable[[], None]) -> StoredObject | None:
         with contextlib.suppress(ObjectNotStored, ObjectCorrupt, ObjectUnreadable):
-            return self._store.verify(self.sha256)
+            return self._store.verify(self.sha256, meanwhile)
         return None
 
-    def _named(self, target: Path) -> StoredObject:
+    def _named(self, target: Path, meanwhile: Callable[[], None]) -> StoredObject:
         self._file.seek(0)
         for _ in _checked(self._file, self.sha256, self._path):
-            pass
+            meanwhile()
         target.parent.mkdir(exist_ok=True)
         self._path.replace(target)
         status = os.fstat(self._file.fileno())

@@ -93,6 +93,26 @@ def test_progress_is_told_and_can_end_it(document: Path, tmp_path: Path) -> None
     assert list(DocumentStore(tmp_path / "store").digests()) == []
 
 
+@pytest.mark.parametrize("archived_before", [False, True])
+def test_reading_back_can_be_ended_too(document: Path, tmp_path: Path, archived_before: bool) -> None:
+    if archived_before:
+        run(document, tmp_path / "store")
+    calls = 0
+
+    def watch(_read: int, _total: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the document is one chunk, so this is the first of those that are read back
+            raise RuntimeError
+
+    request = ArchiveDocument(source=str(document), store=tmp_path / "store")
+    with pytest.raises(RuntimeError):
+        archive(request, archived_by="job 2", watch=watch)
+    store = DocumentStore(tmp_path / "store")
+    assert len(list(store.digests())) == archived_before
+    assert list(store.incoming.iterdir()) == []
+
+
 def test_the_samples_are_archived_except_those_that_fail_for_a_reason(tmp_path: Path) -> None:
     samples = write_samples(tmp_path / "documents")
     archived, failed = {}, {}

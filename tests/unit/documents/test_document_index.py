@@ -76,10 +76,10 @@ def test_an_open_list_does_not_hold_up_writers(index: ArchiveIndex) -> None:
 
 def test_several_processes_add_at_once(index: ArchiveIndex) -> None:
     arguments = [sys.executable, "-c", ADD_MANY, str(index.path), "60"]
-    writers = [subprocess.Popen([*arguments, name], stdout=subprocess.PIPE, text=True) for name in "abc"]
+    writers = [subprocess.Popen([*arguments, name], stdout=subprocess.PIPE, text=True) for name in "ab"]
     told = "".join(writer.communicate()[0] for writer in writers).splitlines()
 
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert sorted(found.source for found in index.entries()) == sorted(f"/documents/{n}" for n in range(60))
     assert sum(line.endswith(" 1") for line in told) == 60
 

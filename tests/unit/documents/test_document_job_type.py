@@ -72,8 +72,12 @@ def test_it_archives_tells_its_progress_and_signs_with_its_id(
     done = archive_document(ArchiveDocument(source=str(document), store=store), context(reports))
 
     assert done.size == 600_000
-    assert json.loads(reports[-1]) == {"current": 600_000, "total": 600_000, "message": "bytes read"}
-    assert [json.loads(report)["current"] for report in reports] == [262_144, 524_288, 600_000]
+    assert json.loads(reports[-1]) == {
+        "current": 600_000,
+        "total": 600_000,
+        "message": "reading back what was stored",
+    }
+    assert [json.loads(report)["current"] for report in reports] == [262_144, 524_288, *[600_000] * 4]
     (entry,) = index_of(store).entries()
     assert entry.archived_by == str(JOB_ID)
 

@@ -110,11 +110,11 @@ def test_killed_at_any_moment_everything_told_is_stored_and_everything_stored_is
 ) -> None:
     store = DocumentStore(tmp_path)
     told: set[str] = set()
-    for round_ in range(4):
+    for round_ in range(2):
         with python(STORE_MANY, tmp_path, round_, 100_000) as writer:
             assert writer.stdout is not None
             told |= {writer.stdout.readline().strip() for _ in range(3)}
-            time.sleep(0.003 * round_)  # not a wait for anything: it spreads the kills over the steps
+            time.sleep(0.005 * round_)  # not a wait for anything: it spreads the kills over the steps
             writer.kill()
             told |= {line.strip() for line in writer.stdout if line.endswith("\n")}
 
