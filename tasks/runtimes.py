@@ -14,6 +14,7 @@ from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime, install
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.tasks.lasting_output import outlive_reader
 
 
 class OpenRuntime(NamedTuple):
@@ -44,6 +45,7 @@ async def open_runtime() -> AsyncIterator[OpenRuntime]:
         InvalidSettings: neither a setting nor the block names a database.
         StoreUnavailable, SchemaOutdated, UnsafeDatabaseRole, ModuleNotLoadable.
     """
+    outlive_reader()
     settings = await load_settings()
     runtime = install(Runtime(settings))
     registry = runtime.registry
