@@ -16,13 +16,13 @@ from uuid import UUID
 
 import anyio
 from prefect import get_client
-from prefect.client.orchestration import PrefectClient
 from prefect.logging import get_logger
 from prefect.runner import Runner
 
 from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
 from durable_jobs.deployments.block_types import offer_block_types
 from durable_jobs.deployments.database_block import save_database_block
+from durable_jobs.deployments.dead_executors import settle_dead_executors
 from durable_jobs.deployments.forms import offer_job_types
 from durable_jobs.deployments.manifest import is_scheduled, read_manifest
 from durable_jobs.deployments.served import served
@@ -36,11 +36,12 @@ STANDING_SHIFT = "execute-jobs/shift"
 logger = get_logger("durable-jobs.serving")
 
 
-async def serve(*, after_outage: bool, start_shift: bool) -> None:
+async def serve(*, after_outage: bool, server_is_ours: bool, start_shift: bool) -> None:
     """Apply the deployments and serve them until SIGTERM.
 
     Args:
         after_outage: clear up after killed processes first; only true when none of them lives.
+        server_is_ours: only this machine uses the database: settle what dead executors of it hold.
         start_shift: start a shift at once instead of waiting for its cron.
     """
     await _wait_for_server()
@@ -61,7 +62,12 @@ async def serve(*, after_outage: bool, start_shift: bool) -> None:
     )
     ids = await _add(scheduled, [entry for entry in entries if is_scheduled(entry)])
     ids |= await _add(requested, [entry for entry in entries if not is_scheduled(entry)])
-    await _prepare(list(ids.values()), after_outage=after_outage)
+    settings = Settings.load()
+    await _prepare(settings, list(ids.values()))
+    if after_outage:
+        await _clear_up(list(ids.values()))
+    if server_is_ours:
+        await _settle(settings)
     if start_shift and STANDING_SHIFT in ids:
         await _start_shift(ids[STANDING_SHIFT])
     await _run([scheduled, requested])
@@ -82,22 +88,30 @@ async def _add(runner: Runner, entries: Iterable[dict[str, Any]]) -> dict[str, U
     return added
 
 
-async def _prepare(deployment_ids: Sequence[UUID], *, after_outage: bool) -> None:
-    settings = Settings.load()
+async def _prepare(settings: Settings, deployment_ids: Sequence[UUID]) -> None:
     await save_database_block(settings.require_database_url())
     await offer_block_types()
     async with get_client() as client:
         for deployment_id in deployment_ids:
             await offer_job_types(client, deployment_id, load_registry(settings.modules).job_types)
-        if after_outage:
-            await _clear_up(client, deployment_ids)
 
 
-async def _clear_up(client: PrefectClient, deployment_ids: Sequence[UUID]) -> None:
-    dead = await close_dead_runs(client, deployment_ids)
-    missed = await drop_missed_runs(client, deployment_ids)
+async def _clear_up(deployment_ids: Sequence[UUID]) -> None:
+    async with get_client() as client:
+        dead = await close_dead_runs(client, deployment_ids)
+        missed = await drop_missed_runs(client, deployment_ids)
     if dead or missed:
         logger.info("After an outage: %d dead flow runs closed, %d missed runs dropped", dead, missed)
+
+
+async def _settle(settings: Settings) -> None:
+    report = await settle_dead_executors(settings)
+    if report.removed:
+        logger.info(
+            "After a crash: %d dead executors removed, %d of their jobs settled",
+            len(report.removed),
+            sum(report.settled.values()),
+        )
 
 
 async def _start_shift(deployment_id: UUID) -> None:
@@ -123,9 +137,10 @@ def main() -> None:
     """Parse the arguments and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--after-outage", action="store_true")
+    parser.add_argument("--server-is-ours", action="store_true")
     parser.add_argument("--start-shift", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(serve(after_outage=arguments.after_outage, start_shift=arguments.start_shift))
+    asyncio.run(serve(**vars(arguments)))
 
 
 if __name__ == "__main__":

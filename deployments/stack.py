@@ -167,7 +167,8 @@ class Stack:
     def _start_serving(self, server: Child, admin_url: str) -> None:
         began = datetime.now(UTC)
         serving = self._serving_child()
-        self._launch(serving, "--after-outage", "--start-shift")
+        ours = ["--server-is-ours"] if self._cluster is not None else []
+        self._launch(serving, "--after-outage", "--start-shift", *ours)
         api = environment.api_url(self._options.prefect_port)
         self._await(server, lambda: answers(api))
         expected = len(read_manifest())

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -53,9 +55,19 @@ class ReconcileReport:
 class Reconciler:
     """One pass over what dead executors hold."""
 
-    def __init__(self, store: ReconcilerStore, registry: Registry, settings: Settings) -> None:
-        """Use an open store."""
+    def __init__(
+        self, store: ReconcilerStore, registry: Registry, settings: Settings, *, dead: Sequence[UUID] = ()
+    ) -> None:
+        """Use an open store.
+
+        Args:
+            store: where the jobs are.
+            registry: says what becomes of an orphan.
+            settings: how long silence must last.
+            dead: executors whose processes are known to have ended; then only these are looked at, at once.
+        """
         self._store, self._registry, self._settings = store, registry, settings
+        self._dead = list(dead)
 
     async def run(self) -> ReconcileReport:
         """Settle orphans and overdue jobs; faults of tenants are in the report.
@@ -65,14 +77,14 @@ class Reconciler:
             StoreUnavailable: the database does not answer.
         """
         await self._require_sight()
-        report = ReconcileReport(silent=await self._surely_silent())
+        report = ReconcileReport(silent=self._dead or await self._surely_silent())
         for tenant in await self._store.tenants("running"):
             await self._settle_tenant(tenant, report)
         report.overdue = len(
             await self._store.fail_overdue(margin=OVERDUE_MARGIN_BEATS * self._settings.heartbeat_interval)
         )
         report.removed = await self._store.remove_executors(
-            report.silent, stale_after=self._settings.running_stale_after
+            report.silent, stale_after=timedelta(0) if self._dead else self._settings.running_stale_after
         )
         return report
 
