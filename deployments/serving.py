@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ import anyio
 from prefect import get_client
 from prefect.logging import get_logger
 from prefect.runner import Runner
+from prefect.settings import get_current_settings
 
 from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
 from durable_jobs.deployments.block_types import offer_block_types
@@ -140,6 +142,8 @@ def main() -> None:
     parser.add_argument("--server-is-ours", action="store_true")
     parser.add_argument("--start-shift", action="store_true")
     arguments = parser.parse_args()
+    # A runner leaves the folder `runner_storage` behind where temporary files go.
+    tempfile.tempdir = str(get_current_settings().home)
     asyncio.run(serve(**vars(arguments)))
 
 
