@@ -32,6 +32,14 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["postgres_urls"] = tuple(_started(node.config))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file in one worker: some share what is slow to start and build on one another."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the cluster, whoever started it."""
     if (cluster := config.stash.get(_cluster, None)) is not None:
