@@ -153,5 +153,5 @@ def prefect_harness(pytestconfig: pytest.Config) -> Iterator[None]:
     pytestconfig.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket:ResourceWarning")
     warnings.filterwarnings("ignore", "unclosed <socket.socket", ResourceWarning)
 
-    with prefect_test_harness():
+    with prefect_test_harness(server_startup_timeout=100):
         yield

@@ -41,7 +41,7 @@ def job_id(text: str) -> UUID:
 
 
 def aware_time(option: str, text: str) -> datetime:
-    """Read a moment in ISO 8601 with its time zone.
+    """Read a moment in ISO 8601 with its time zone, and return it in UTC, as jobs show it.
 
     Raises:
         BadInput: it is no time, or it has no time zone.
@@ -54,7 +54,10 @@ def aware_time(option: str, text: str) -> datetime:
         ) from error
     if moment.tzinfo is None:
         raise BadInput(f"{option} {text!r} has no time zone: add +01:00, or Z for UTC")
-    return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise BadInput(f"{option} {text!r} is out of the range of times") from error
 
 
 def duration(option: str, text: str) -> timedelta:

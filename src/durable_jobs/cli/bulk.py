@@ -6,6 +6,7 @@ registered and where to go on. A statement under way is never cut off by the fir
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -14,11 +15,11 @@ import typer
 from durable_jobs.cli.bulk_progress import BulkProgress
 from durable_jobs.cli.interrupting import Interruptible
 from durable_jobs.cli.options import SubmitOptions
-from durable_jobs.cli.output import answer, answer_json, say
+from durable_jobs.cli.output import answer, say
 from durable_jobs.cli.reading import Line, Requests
 from durable_jobs.cli.running import INTERRUPTED, user, with_store
 from durable_jobs.errors import BadInput, DurableJobsError, JobNotFound, StoreUnavailable
-from durable_jobs.jobs import NewJob
+from durable_jobs.jobs import Job, NewJob
 from durable_jobs.registration import MAX_BULK, prepare, register_all
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
@@ -99,11 +100,14 @@ class Bulk:
             raise BulkStopped(error, self._advice()) from error
         self._jobs += len(registered)
         self._last_line, self._next_line = lines[-1].number, lines[-1].number + 1
-        for job, _ in registered:
-            if self._options.as_json:
-                answer_json(job.as_json(), indent=None)
-            else:
-                answer(str(job.job_id))
+        try:
+            answer("\n".join(self._shown(job) for job, _ in registered))
+        except typer.Exit:
+            say(f"Nobody reads the ids. {self._advice()}")
+            raise
+
+    def _shown(self, job: Job) -> str:
+        return json.dumps(job.as_json(), ensure_ascii=False) if self._options.as_json else str(job.job_id)
 
     async def _in_doubt(self, store: PgJobsStore, lines: Sequence[Line], first: NewJob) -> str:
         """Say what became of a statement whose answer was lost; the jobs' ids were given before it."""
@@ -112,10 +116,11 @@ class Bulk:
         except JobNotFound:
             return self._advice()
         except StoreUnavailable:
+            before = "" if self._last_line is None else f"All lines up to {self._last_line} are registered. "
             return (
-                f"{self._advice()}\nIt is not known whether lines {lines[0].number} to {lines[-1].number} were"
-                f" registered with the last statement: if `durable-jobs get {first.job_id}` finds a job, they were;"
-                f" then go on with --from-line {lines[-1].number + 1}."
+                f"{before}It is not known whether lines {lines[0].number} to {lines[-1].number} were, since the"
+                f" answer was lost: if `durable-jobs get {first.job_id}` finds a job, all of them were, so go on"
+                f" with --from-line {lines[-1].number + 1}, otherwise with --from-line {lines[0].number}."
             )
         self._last_line, self._next_line = lines[-1].number, lines[-1].number + 1
         return self._advice()

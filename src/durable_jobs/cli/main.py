@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from durable_jobs.cli import acting, configured, duty, pausing, redis_checks, showing, submitting
+from durable_jobs.cli import acting, checking, configured, duty, pausing, redis_checks, showing, submitting
 from durable_jobs.cli.output import say
 from durable_jobs.errors import DurableJobsError
 
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for module in (submitting, showing, acting, pausing, duty, configured, redis_checks):
+for module in (submitting, showing, acting, pausing, duty, configured, checking, redis_checks):
     module.register(app)
 
 

@@ -52,7 +52,8 @@ def open_requests(argument: str | None, file: Path | None, from_line: int | None
     elif argument == "-" or file is not None:
         yield _requests(sys.stdin.buffer, from_line, None)
     else:
-        yield _requests(BytesIO((argument or "{}").encode("utf-8", "surrogateescape")), from_line, None)
+        text = "{}" if argument is None else argument
+        yield _requests(BytesIO(text.encode("utf-8", "surrogateescape")), from_line, None)
 
 
 def _requests(stream: BinaryIO, from_line: int | None, total: int | None) -> Requests:

@@ -38,13 +38,17 @@ def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]
             finally:
                 await runtime.close()
 
-    # stdout is for answers. The pool warns of each attempt; the command ends with one sentence instead.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    quiet_logs()
     try:
         return asyncio.run(opened())
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def quiet_logs() -> None:
+    """Keep stdout for answers; the pool's warning of each attempt becomes the one sentence at the end."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def user() -> str:

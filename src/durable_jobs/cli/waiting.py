@@ -61,22 +61,35 @@ async def _until_end(
     begun = time.monotonic()
     give_up = begun + options.timeout.total_seconds() if options.timeout else float("inf")
     explain_at = begun + EXPLAIN_AFTER_S
-    said = None
+    explain = _Explanation(runtime, store)
     pause = FIRST_LOOK_S
     while not _has_ended(job, chain=options.chain):
         now = time.monotonic()
+        if now >= min(explain_at, give_up):
+            explain_at = now + EXPLAIN_EVERY_S
+            await explain(job)
         if now >= give_up:
             return job, False
-        if job.state is JobState.PENDING and now >= explain_at:
-            explain_at = now + EXPLAIN_EVERY_S
-            reason = await obstacle(runtime, store, job)
-            if reason is not None and reason != said:
-                say(reason)
-            said = reason
         await asyncio.sleep(min(pause, max(give_up - now, 0)))
         pause = min(pause * 1.3, SLOWEST_LOOK_S)
         job = await store.get(_followed(job))
     return job, True
+
+
+class _Explanation:
+    """Says why a job waits, and only says it again when the reason is another."""
+
+    def __init__(self, runtime: Runtime, store: PgJobsStore) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._said: str | None = None
+
+    async def __call__(self, job: Job) -> None:
+        waits = job.state is JobState.PENDING
+        reason = await obstacle(self._runtime, self._store, job) if waits else None
+        if reason is not None and reason != self._said:
+            say(reason)
+        self._said = reason
 
 
 def _followed(job: Job) -> UUID:

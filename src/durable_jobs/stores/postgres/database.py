@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -62,8 +62,10 @@ class Database:
         self.timeout = timeout
         self._timeout = timeout.total_seconds()
         options = dict(self.options)
+        self._fault: psycopg.Error | None = None
         self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
             options.pop("conninfo"),
+            connection_class=self._connection_class(),
             kwargs=options,
             min_size=0,
             max_size=pool_size,
@@ -133,10 +135,28 @@ class Database:
             raise
         if not done:
             self._abandon(task)
+            why = f": {first_line(self._fault)}" if self._fault is not None else ""
             raise StoreUnavailable(
-                f"the database did not answer within {self._timeout:g} s (DURABLE_JOBS_DATABASE_TIMEOUT)"
+                f"the database did not answer within {self._timeout:g} s (DURABLE_JOBS_DATABASE_TIMEOUT){why}"
             )
         return task.result()
+
+    def _connection_class(self) -> type[AsyncConnection[Any]]:
+        """Return a connection that notes why the last attempt failed: the pool only says that it waited."""
+        database = self
+
+        class Connection(AsyncConnection[Any]):
+            @classmethod
+            async def connect(cls, *args: Any, **kwargs: Any) -> Self:
+                try:
+                    connection = await super().connect(*args, **kwargs)
+                except psycopg.Error as error:
+                    database._fault = error
+                    raise
+                database._fault = None
+                return connection
+
+        return Connection
 
     async def _with_connection(self, run: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         async with translated_errors(), self._pool.connection() as connection:

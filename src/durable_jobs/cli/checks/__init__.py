@@ -1,0 +1,1 @@
+"""What `durable-jobs check` looks at, one file a subject."""
