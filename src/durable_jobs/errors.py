@@ -98,3 +98,26 @@ class NotRetryable(Exception):
 
     The reason ends in `failed_reason`; a person may still resubmit the job.
     """
+
+
+class RetentionTooShort(BadInput):
+    """What is to be purged is younger than the floor allows."""
+
+
+class PurgeRefused(DurableJobsError):
+    """A purge would have taken something that is not due, so it took nothing."""
+
+
+class PurgeUnderWay(DurableJobsError):
+    """Another purge is at work."""
+
+    exit_code = 3
+
+
+class RetentionViolated(DurableJobsError):
+    """Something due is left, or something not due went."""
+
+    def __init__(self, message: str, *, early: bool) -> None:
+        """Say whether something went too early, which is worse than something left."""
+        self.early = early
+        super().__init__(message)

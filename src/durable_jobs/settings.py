@@ -95,6 +95,9 @@ class Settings(BaseSettings):
     )
     max_payload_depth: int = Field(64, ge=1, description="Deepest nesting of a payload.")
     max_crashes: int = Field(3, ge=1, description="Crashes of its executor after which a job is given up.")
+    min_retention: Duration = Field(
+        timedelta(days=1), description="Shortest time that a purge may keep history."
+    )
     crew: int = Field(1, ge=1, description="How many shifts claim at once.")
     visible_task_runs_per_second: float = Field(
         20.0, ge=0, description="Most jobs a shift shows as Prefect task runs each second."

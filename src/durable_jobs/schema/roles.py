@@ -17,12 +17,13 @@ from durable_jobs.urls import sqlalchemy_url
 
 _TABLES = (
     "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
-    "queue_pending_released", "paused", "health_states",
+    "queue_pending_released", "paused", "health_states", "purge_runs",
 )  # fmt: skip
 _DEFINER_FUNCTIONS = ("list_tenants(text, text, text, integer)", "count_jobs()", "count_events()")
 _READABLE = {
     "job_history": ("tenant_id", "queue", "job_type", "state", "run_at", "retryable", "crash_count"),
     "job_events": ("tenant_id", "published_at", "posted_at", "occurred_at"),
+    "job_effects": ("tenant_id",),
 }
 
 

@@ -19,6 +19,7 @@ from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.outbox import PgOutbox
 from durable_jobs.stores.postgres.readiness import require_ready
 from durable_jobs.stores.postgres.reconciling import PgReconciler
+from durable_jobs.stores.postgres.retention import PgRetention
 from durable_jobs.stores.postgres.statements import (
     PURGED_MEANWHILE,
     REGISTER,
@@ -32,7 +33,7 @@ from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
 
-class PgJobsStore(PgReconciler, PgOutbox, PgEffects):
+class PgJobsStore(PgReconciler, PgOutbox, PgEffects, PgRetention):
     """Jobs in Postgres; use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, database: Database) -> None:
