@@ -201,6 +201,14 @@ async def test_orphans_are_settled_in_small_batches_for_one_tenant(store: AnySto
     assert [(e["event"], e["severity"]) for e in probe.events()] == [("jobs.job.stalled", "WARNING")] * 12
 
 
+async def test_orphans_that_are_to_be_skipped_are_left_alone(store: AnyStore, probe: Probe) -> None:
+    dead = await orphans(store, 3)
+    skip = {probe.jobs()[1]["job_id"]}
+    settled = await store.settle_orphans("acme", [dead], give_up, max_crashes=3, skip=skip)
+    assert len(settled) == 2
+    assert [row["job_id"] for row in probe.jobs() if row["state"] == "RUNNING"] == list(skip)
+
+
 async def test_jobs_of_an_executor_that_nobody_knows_are_orphans(store: AnyStore) -> None:
     dead = await orphans(store, 1)
     await store.leave_executor(dead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -207,8 +208,6 @@ async def test_an_executor_sees_what_it_holds(store: AnyStore) -> None:
 
 async def test_what_is_past_its_deadline_fails_for_whoever_looks(store: AnyStore, probe: Probe) -> None:
     _, jobs = await claimed_jobs(store, 3, timeout=timedelta(seconds=90))
-    with job_tenant_scope("acme"):
-        await store.cancel(jobs[0].job_id)
     deadline = jobs[0].deadline_at
     margin = timedelta(seconds=5)
     assert await store.fail_overdue(margin=margin, now=deadline + margin) == []
@@ -217,11 +216,35 @@ async def test_what_is_past_its_deadline_fails_for_whoever_looks(store: AnyStore
     rest = await store.fail_overdue(margin=margin, limit=2, now=later)
     assert (len(first), len(rest)) == (2, 1)
     rows = {row["job_id"]: row for row in probe.jobs()}
-    assert rows[jobs[0].job_id]["state"] == "CANCELLED"
     assert rows[jobs[1].job_id]["state"] == "FAILED"
     assert rows[jobs[1].job_id]["failed_reason"] == "timed out after 90 s"
     assert rows[jobs[1].job_id]["completed_at"] == later
     assert (await store.finish([succeeded(jobs[1])]))[0].why == "late"
+
+
+async def test_what_does_not_stop_when_asked_loses_its_fence(store: AnyStore, probe: Probe) -> None:
+    executor, [job] = await claimed_jobs(store)
+    with job_tenant_scope("acme"):
+        asked_at = (await store.cancel(job.job_id)).cancel_requested_at
+    assert asked_at is not None
+    margin = timedelta(seconds=30)
+    assert await store.fail_overdue(margin=margin, now=asked_at + margin) == []
+    heart = store.heart(executor)
+    assert await asyncio.to_thread(heart.must_stop, 1)
+    heart.close()
+    later = asked_at + margin + timedelta(milliseconds=1)
+    assert await store.fail_overdue(margin=margin, now=later) == [job.job_id]
+    [row] = probe.jobs()
+    assert (row["state"], row["failed_reason"]) == ("CANCELLED", None)
+    assert (await store.finish([succeeded(job)]))[0].why == "late"
+
+
+async def test_nothing_has_to_stop_while_all_is_in_order(store: AnyStore) -> None:
+    executor, _ = await claimed_jobs(store, 2)
+    heart = store.heart(executor)
+    assert not await asyncio.to_thread(heart.must_stop, 2)
+    assert await asyncio.to_thread(heart.must_stop, 3)
+    heart.close()
 
 
 async def test_overdue_shows_in_the_executors_own_audit(store: AnyStore) -> None:

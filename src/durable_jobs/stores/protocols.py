@@ -323,7 +323,7 @@ class JobsOperator(Protocol):
     async def fail_overdue(
         self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
     ) -> list[UUID]:
-        """Fail running jobs past their deadline by more than the margin."""
+        """End running jobs past their deadline, or past a cancel request, by more than the margin."""
         ...
 
     async def cancel(self, job_id: UUID, *, by: str | None = None, now: datetime | None = None) -> Job:

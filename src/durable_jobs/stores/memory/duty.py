@@ -27,6 +27,13 @@ class MemoryHeart:
             known.last_seen_at = time_of(None)
         return known is not None
 
+    def must_stop(self, running: int) -> bool:
+        """Look for an execution that should have ended; see `Heart.must_stop`."""
+        held = (
+            row for row in self._memory.in_state(JobState.RUNNING) if row.executor_id == self._executor_id
+        )
+        return sum(row.must_end_at >= time_of(None) for row in held) < running
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -145,14 +145,16 @@ class MemoryExecution(MemoryDuty):
     async def fail_overdue(
         self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
     ) -> list[UUID]:
-        """Fail running jobs past their deadline."""
+        """End running jobs past their deadline or a cancel request."""
         at = time_of(now)
         running = self.memory.in_state(JobState.RUNNING)
-        overdue = [row for row in running if row.claimed().deadline_at < at - margin][:limit]
+        overdue = [row for row in running if row.must_end_at < at - margin][:limit]
         for row in overdue:
-            state = JobState.FAILED if row.cancel_requested_at is None else JobState.CANCELLED
-            row.end(state, at, f"timed out after {row.timeout.total_seconds():g} s")
-            self.memory.tell(state.lower(), "WARNING", row, at)
+            if row.cancel_requested_at is None:
+                row.end(JobState.FAILED, at, f"timed out after {row.timeout.total_seconds():g} s")
+            else:
+                row.end(JobState.CANCELLED, at)
+            self.memory.tell(row.state.lower(), "WARNING", row, at)
         return [row.job_id for row in overdue]
 
     def _waiting(self, queue: str) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -135,6 +135,7 @@ class MemoryOperator(MemoryExecution):
         decide: Callable[[Job], Decision],
         *,
         max_crashes: int,
+        skip: Collection[UUID] = (),
         limit: int = 10,
         now: datetime | None = None,
     ) -> dict[UUID, JobState]:
@@ -144,6 +145,7 @@ class MemoryOperator(MemoryExecution):
             row
             for row in self.memory.in_state(JobState.RUNNING)
             if row.tenant_id == tenant_id
+            and row.job_id not in skip
             and (row.executor_id in silent or row.executor_id not in self.memory.executors)
         ][:limit]
         decisions = [decide(row.job()) for row in orphans]

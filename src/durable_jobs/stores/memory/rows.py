@@ -73,6 +73,12 @@ class Row:
         return -2 * self.priority + (self.retry_count > 0)
 
     @property
+    def must_end_at(self) -> datetime:
+        """When a running job should have ended: its deadline, or the request to cancel it."""
+        deadline = self.claimed().deadline_at
+        return deadline if self.cancel_requested_at is None else min(deadline, self.cancel_requested_at)
+
+    @property
     def is_root(self) -> bool:
         """Whether it is a registered request, which owns its idempotency key."""
         return self.parent_job_id is None and self.replay_of is None
