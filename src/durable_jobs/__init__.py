@@ -1,6 +1,7 @@
 """Durable jobs for people who already run Prefect and Postgres."""
 
 from durable_jobs.context import JobContext
+from durable_jobs.effects import Effect, EffectNotMade
 from durable_jobs.errors import (
     BadInput,
     DurableJobsError,
@@ -24,6 +25,8 @@ from durable_jobs.texts import Skipped
 __all__ = [
     "BadInput",
     "DurableJobsError",
+    "Effect",
+    "EffectNotMade",
     "IdempotencyConflict",
     "InvalidPayload",
     "Job",

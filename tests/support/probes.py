@@ -55,6 +55,12 @@ class PgProbe:
         )
         return int(row["n"])
 
+    def run(self, statement: str) -> list[Row]:
+        """Run any statement as the owner."""
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
     def _rows(self, statement: str, **params: Any) -> list[Row]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(statement, params).fetchall()

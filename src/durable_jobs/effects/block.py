@@ -23,7 +23,7 @@ from durable_jobs.effects.errors import (
     EffectUnknown,
     ExecutionOver,
 )
-from durable_jobs.effects.ledgers import CallersLedger, Ledger, OwnLedger, Recording
+from durable_jobs.effects.ledgers import CallersLedger, Ledger, OwnLedger
 from durable_jobs.effects.policy import Policy
 from durable_jobs.effects.store import OVER, Answer, BegunEffect, EffectsStore, WantedEffect
 from durable_jobs.errors import BadInput
@@ -87,8 +87,7 @@ class EffectBlock:
         self._own = OwnLedger(store, job, self._bridge, self._execution.stopped)
         self._ledger = self._own
         if self._connection is not None:
-            recording = Recording(job, self._type, self._policy.wait)
-            self._ledger = CallersLedger(self._connection, self._bridge, recording)
+            self._ledger = CallersLedger(self._connection, self._bridge, job)
         self._execution.open.add(self._reservation)
         try:
             self._effect = await self._begin()
@@ -113,8 +112,9 @@ class EffectBlock:
                 over = begun.reservation
                 continue
             if time.monotonic() >= deadline:
+                by = f"job {begun.job_id}" if begun.job_id else "a transaction of another job"
                 raise EffectHeld(
-                    f"effect {self._type} is being made by job {begun.job_id}, which did not end within"
+                    f"effect {self._type} is being made by {by}, which did not end within"
                     f" {self._policy.wait.total_seconds():g} s; retry this job to find out"
                 )
             over = None

@@ -41,7 +41,7 @@ class Effect:
         """The same for the block itself: looking here is not asking."""
         return self._already_done
 
-    def found(self, original_job_id: UUID, result: Any) -> None:
+    def found(self, original_job_id: UUID | None, result: Any) -> None:
         """Note that it exists; called by the block."""
         self._already_done = True
         self._original_job_id = original_job_id

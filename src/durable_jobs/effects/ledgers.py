@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -80,7 +80,7 @@ class OwnLedger:
 
     async def confirm(self, begun: BegunEffect, effect: Effect) -> bool:
         """Record that it exists, whoever made it; False when it was overtaken."""
-        if begun.reservation is None:
+        if begun.reservation is None or begun.job_id is None:
             raise ValueError(f"effect {effect!r} was never begun")
         known = WantedEffect(effect.key, effect.effect_type, begun.reservation)
         made_by = self._job._replace(job_id=begun.job_id)
@@ -120,18 +120,10 @@ class OwnLedger:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
-class Recording(NamedTuple):
-    """What the caller's ledger needs to know of the effect."""
-
-    job: ClaimedJob
-    effect_type: str
-    patience: timedelta
-
-
 class CallersLedger:
     """In the caller's transaction: recorded with the effect, or neither is there."""
 
-    def __init__(self, connection: Any, bridge: Bridge, recording: Recording) -> None:
+    def __init__(self, connection: Any, bridge: Bridge, job: ClaimedJob) -> None:
         """Take the connection.
 
         Raises:
@@ -141,17 +133,15 @@ class CallersLedger:
 
         self._connection = CallersConnection(connection, wants_async=bridge.is_async)
         self._is_open = False
-        self._recording = recording
+        self._job = job
 
     async def begin(self, wanted: WantedEffect) -> BegunEffect:
         """Record it in the open transaction; another one that records it too is waited for."""
         if not self._is_open:
             await self._connection.open(str(wanted.reservation))
             self._is_open = True
-        job, _, patience = self._recording
-        row = await self._connection.row(
-            BEGIN, begin_params(job, wanted, recorded=True, patience=max(patience, SHORT))
-        )
+        params = begin_params(self._job, wanted, recorded=True, patience=SHORT)
+        row = await self._connection.row(BEGIN, params)
         return read_begun(row, None if row[6] is None else json.loads(row[6]))
 
     async def made(self, begun: BegunEffect, effect: Effect) -> None:
@@ -160,7 +150,7 @@ class CallersLedger:
         Raises:
             ExecutionOver: the job was given up meanwhile; the effect is undone.
         """
-        job = self._recording.job
+        job = self._job
         params = {
             "tenant": job.tenant_id,
             "job_id": job.job_id,
@@ -171,7 +161,7 @@ class CallersLedger:
         }
         answer = (await self._connection.row(KEEP, params))[0]
         if answer in OVER:
-            over = ExecutionOver(Answer(answer), self._recording.effect_type)
+            over = ExecutionOver(Answer(answer), effect.effect_type)
             await self._connection.close(over)
             raise over
         await self._connection.close(None)

@@ -64,8 +64,8 @@ class BegunEffect(NamedTuple):
     effect_id: UUID | None
     key: str | None
     reservation: UUID | None
-    job_id: UUID
-    """The job that made it, or tried last."""
+    job_id: UUID | None
+    """The job that made it, or tried last; None while its transaction is open."""
     created_at: datetime
     result: Any = None
 

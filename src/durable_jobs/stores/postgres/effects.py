@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import psycopg
 from psycopg.rows import dict_row
 
 from durable_jobs.effects.store import Answer, BegunEffect, EffectState, EffectView, WantedEffect
@@ -72,11 +71,7 @@ class PgEffects:
     ) -> BegunEffect:
         """Check the fence and reserve the effect for this execution."""
         params = begin_params(job, wanted, recorded=False, patience=patience, now=now)
-        try:
-            [row] = await self._db.fetch(BEGIN.replace("CAST(result AS text)", "result"), params)
-        except psycopg.errors.LockNotAvailable:
-            # A transaction that records the same effect has not ended.
-            return BegunEffect(Answer.HELD, None, wanted.key, None, job.job_id, job.deadline_at)
+        [row] = await self._db.fetch(BEGIN.replace("CAST(result AS text)", "result"), params)
         return read_begun(row, row[6])
 
     async def confirm_effect(

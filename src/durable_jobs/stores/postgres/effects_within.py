@@ -19,7 +19,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
-from durable_jobs.effects.errors import EffectHeld
 from durable_jobs.errors import BadInput
 from durable_jobs.stores.postgres.database import translate
 from durable_jobs.urls import first_line
@@ -30,7 +29,6 @@ SYNC = (Connection, Session, psycopg.Connection)
 NAME = "SELECT set_config('durable_jobs.effect', CAST(%(reservation)s AS text), true)"
 NAMED = "SELECT current_setting('durable_jobs.effect', true)"
 _ELSEWHERE = {"42P01", "42703", "42883"}
-_LOCK_TIMEOUT = "55P03"
 _NO_RIGHT = "42501"
 
 
@@ -58,7 +56,6 @@ class CallersConnection:
         """Run one statement in the caller's transaction and return its row.
 
         Raises:
-            EffectHeld: another transaction records the same effect and does not end.
             BadInput: the connection does not lead to the jobs, or its role may not use them.
             StoreUnavailable: the database does not answer.
         """
@@ -119,10 +116,6 @@ def _translated() -> Iterator[None]:
     except (psycopg.Error, DBAPIError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if code == _LOCK_TIMEOUT:
-            raise EffectHeld(
-                "another transaction records the same effect and did not end in time; retry the job"
-            ) from error
         if code in _ELSEWHERE or code == _NO_RIGHT:
             raise BadInput(
                 f"connection cannot record an effect ({first_line(cause)}): it must lead to the jobs' database, as"
