@@ -28,7 +28,7 @@ class JobContext:
     Safe to use from the processor's own thread or task.
     """
 
-    __slots__ = ("_execution", "_job", "_report", "_stopped", "logger")
+    __slots__ = ("_execution", "_job", "_report", "_stopped", "logger", "noticed_the_end")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class JobContext:
         self._job = job
         self._report = report
         self._stopped = threading.Event()
+        self.noticed_the_end = False
         self._execution: Execution | None = None
         if effects is not None:
             self._execution = Execution(job, effects, asyncio.get_running_loop(), self._stopped.is_set)
@@ -76,9 +77,12 @@ class JobContext:
     def cancelled(self) -> bool:
         """Whether the execution is to stop: cancelled, timed out, or its shift ends.
 
-        Processors in a thread look at it now and then and return; async ones are interrupted.
+        Processors in a thread look at it now and then, and raise or return soon; async ones are
+        interrupted. Who has seen it true and returns has not succeeded.
         """
-        return self._stopped.is_set()
+        stopped = self._stopped.is_set()
+        self.noticed_the_end = self.noticed_the_end or stopped
+        return stopped
 
     def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the work is; written about once a second, the last report wins.

@@ -109,3 +109,4 @@ class Outcome(NamedTuple):
     result: str | None = None
     failed_reason: str | None = None
     retryable: bool = True
+    task_run_id: UUID | None = None

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import anyio
-import anyio.to_thread
 from pydantic import BaseModel
 
 from durable_jobs import payloads
@@ -19,6 +17,7 @@ from durable_jobs.context import JobContext
 from durable_jobs.effects import EffectsStore, ExecutionOver
 from durable_jobs.effects.store import Answer
 from durable_jobs.errors import DurableJobsError, NotRetryable
+from durable_jobs.executor.threads import run_in_thread
 from durable_jobs.executor.visibility import Show
 from durable_jobs.job_types import JobType
 from durable_jobs.jobs import ClaimedJob, Outcome
@@ -29,9 +28,6 @@ from durable_jobs.texts import reason_of, result_text
 
 Report = Callable[[ClaimedJob, str | None, UUID | None], None]
 """Takes progress, or the id of the task run, of a running job."""
-
-MAX_THREADS = 1_000
-"""More than any sum of bounds: the queues' concurrency is what limits."""
 
 
 class Stop(Enum):
@@ -54,18 +50,16 @@ class Execution:
     __slots__ = (
         "_context",
         "_effects",
-        "_threads",
         "declared",
         "job",
         "started",
         "stop_asked_at",
         "stopped",
         "task",
+        "task_run_id",
     )
 
-    def __init__(
-        self, job: ClaimedJob, registry: Registry, threads: anyio.CapacityLimiter, effects: EffectsStore
-    ) -> None:
+    def __init__(self, job: ClaimedJob, registry: Registry, effects: EffectsStore) -> None:
         """Take a job that this executor has claimed."""
         self.job = job
         self.declared = registry.job_types.get(job.job_type)
@@ -73,8 +67,8 @@ class Execution:
         self.stopped: Stop | None = None
         self.stop_asked_at: float | None = None
         self.task: asyncio.Task[None] | None = None
+        self.task_run_id: UUID | None = None
         self._context: JobContext | None = None
-        self._threads = threads
         self._effects = effects
 
     @property
@@ -114,6 +108,9 @@ class Execution:
             if self.stopped in (Stop.SHUTDOWN, Stop.FENCED):
                 return None
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error))
+        if self.stopped in (Stop.SHUTDOWN, Stop.FENCED) and self._context.noticed_the_end:
+            # It looked, saw that it is to end, and returned: that is no success.
+            return None
         return self.stop_outcome() or Outcome(
             job, JobState.SUCCEEDED, result_text(value, max_bytes=max_result_bytes)
         )
@@ -140,13 +137,12 @@ class Execution:
         if logger is not None:
             context.logger = logger
         if task_run_id is not None:
+            self.task_run_id = task_run_id
             report(self.job, None, task_run_id)
         if declared.is_async:
             return await declared.processor(request, context)
         # The loop can leave a thread that does not end; the shift then recycles its process.
-        return await anyio.to_thread.run_sync(
-            declared.processor, request, context, abandon_on_cancel=True, limiter=self._threads
-        )
+        return await run_in_thread(declared.processor, request, context)
 
 
 def _undeclared(job: ClaimedJob) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-import anyio
 import structlog
 from uuid_utils.compat import uuid7
 
@@ -21,7 +20,7 @@ from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.bounds import QueueBounds
 from durable_jobs.executor.claiming import Claimer
 from durable_jobs.executor.duty import Duty
-from durable_jobs.executor.execution import MAX_THREADS, Execution, Stop
+from durable_jobs.executor.execution import Execution, Stop
 from durable_jobs.executor.heartbeat import Heartbeat
 from durable_jobs.executor.outcomes import OutcomeWriter
 from durable_jobs.executor.overseeing import Overseer
@@ -73,7 +72,6 @@ class Shift:
         self._only = only
         self._show = show
         self._cap = RateCap(settings.visible_task_runs_per_second)
-        self._threads = anyio.CapacityLimiter(MAX_THREADS)
         served = _served(registry, queues)
         self.executor = Executor(
             uuid7(),
@@ -226,7 +224,7 @@ class Shift:
             logger.warning("this shift is left to the reconciler", error=str(error))
 
     def _start(self, job: ClaimedJob) -> None:
-        execution = Execution(job, self._registry, self._threads, self._store)
+        execution = Execution(job, self._registry, self._store)
         self._running[job.claim_token] = execution
         self.summary.claimed += 1
         execution.task = asyncio.create_task(self._execute(execution))
@@ -238,7 +236,7 @@ class Shift:
             max_result_bytes=self._settings.max_payload_bytes,
         )
         if outcome is not None:
-            self._writer.put(outcome)
+            self._writer.put(outcome._replace(task_run_id=execution.task_run_id))
             if self._writer.waiting >= len(self._running):
                 self._writer.flush()
         elif execution.stopped is Stop.FENCED:

@@ -27,10 +27,11 @@ BEGIN
     WITH ended AS (
         UPDATE job_history h SET
             state = o.state, result = o.result, failed_reason = o.failed_reason,
-            retryable = h.retryable AND o.retryable, completed_at = v_now, updated_at = v_now
+            retryable = h.retryable AND o.retryable, task_run_id = coalesce(o.task_run_id, h.task_run_id),
+            completed_at = v_now, updated_at = v_now
         FROM unnest(v_rows, v_numbers) AS hit (row, n)
         JOIN jsonb_to_recordset(p_outcomes) AS o (
-            n integer, state text, result jsonb, failed_reason text, retryable boolean) ON o.n = hit.n
+            n integer, state text, result jsonb, failed_reason text, retryable boolean, task_run_id uuid) ON o.n = hit.n
         WHERE h.ctid = hit.row
         RETURNING h.*
     )

@@ -270,10 +270,11 @@ class PgOperator(PgDuty):
 def _outcome(n: int, outcome: Outcome) -> str:
     job = outcome.job
     reason = "null" if outcome.failed_reason is None else json.dumps(clean(outcome.failed_reason))
+    shown = f',"task_run_id":"{outcome.task_run_id}"' if outcome.task_run_id is not None else ""
     return (
         f'{{"n":{n},"job_id":"{job.job_id}","claim_token":"{job.claim_token}","state":"{outcome.state}",'
         f'"result":{outcome.result or "null"},"failed_reason":{reason},'
-        f'"retryable":{"true" if outcome.retryable else "false"}}}'
+        f'"retryable":{"true" if outcome.retryable else "false"}{shown}}}'
     )
 
 

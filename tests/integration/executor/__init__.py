@@ -1,0 +1,1 @@
+"""Real shifts in processes of their own, killed, frozen and cut off."""
