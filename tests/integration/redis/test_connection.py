@@ -186,3 +186,13 @@ async def test_a_busy_script_is_named() -> None:
         server.admin("SCRIPT", "KILL")
         with pytest.raises(Exception, match=r"[Ss]cript killed"):
             await script
+
+
+async def test_a_silent_first_address_leaves_time_for_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def both(_host: str, _deadline: Deadline) -> list[str]:
+        return ["127.0.0.1", "127.0.0.2"]
+
+    monkeypatch.setattr("durable_jobs.redis_health.wire.look_up", both)
+    with peers.unreachable() as port, RedisServer("--bind", "127.0.0.2", "--port", str(port)):
+        results = await look(f"redis://redis.example:{port}")
+    assert results[CheckName.CONNECTION].outcome is Outcome.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ import pytest
 from durable_jobs.redis_health import CheckName, CheckResult, Outcome, RedisTarget, Severity, TlsOptions
 from durable_jobs.redis_health.connection import check_connection
 from durable_jobs.redis_health.encryption import check_encryption
+from durable_jobs.redis_health.tls import client_context
 from tests.integration.redis import peers
 from tests.integration.redis.certificates import Authority
 from tests.integration.redis.servers import RedisServer
@@ -199,3 +201,7 @@ async def test_a_stopped_tls_server_is_silent(authority: Authority) -> None:
         results = await look(server.port, ca_file=authority.file)
     assert results[CheckName.CONNECTION].kind == "silent"
     assert {results[check].outcome for check in (CheckName.TLS, CheckName.CERTIFICATE)} == {Outcome.UNKNOWN}
+
+
+def test_nothing_older_than_tls_1_2_is_spoken_whatever_the_system_allows() -> None:
+    assert client_context(TlsOptions()).minimum_version is ssl.TLSVersion.TLSv1_2
