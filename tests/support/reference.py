@@ -1,0 +1,67 @@
+"""The generated parts of docs/reference: options from the commands, settings from their class.
+
+`python -m tests.support.reference` writes them anew; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from durable_jobs.cli.main import app
+from durable_jobs.settings import Settings
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_OPTIONS = re.compile(r"(<!-- options of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SETTINGS = re.compile(r"(<!-- settings -->\n).*?(<!-- end -->)", re.DOTALL)
+HOME = "`~/.durable-jobs`; as root `/var/lib/durable-jobs`"
+
+
+def cli(text: str) -> str:
+    """Return cli.md with the options that the commands have."""
+    return _OPTIONS.sub(lambda found: f"{found[1]}{_options(found[2])}\n{found[3]}", text)
+
+
+def settings(text: str) -> str:
+    """Return settings.md with the settings that there are."""
+    rows = [f"| `DURABLE_JOBS_{n.upper()}` | {f.description} | {_default(n)} |" for n, f in _fields()]
+    table = "\n".join(["| Setting | Meaning | Default |", "|---|---|---|", *rows])
+    return _SETTINGS.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
+
+
+def _options(name: str) -> str:
+    rows = [_row(parameter) for parameter in COMMANDS[name].params if parameter.name != "help"]
+    return "\n".join(["", "| Argument | Meaning | Default |", "|---|---|---|", *rows, ""])
+
+
+def _row(parameter: Any) -> str:
+    is_option = parameter.param_type_name == "option"
+    name = parameter.opts[0] if is_option else parameter.metavar
+    default = "" if parameter.default in (None, False) or not is_option else f"`{parameter.default}`"
+    return f"| `{name}` | {(parameter.help or '').replace('|', chr(92) + '|')} | {default} |"
+
+
+def _fields() -> list[tuple[str, Any]]:
+    return list(Settings.model_fields.items())
+
+
+def _default(name: str) -> str:
+    if name == "home":
+        return HOME
+    value = Settings.model_fields[name].get_default()
+    if value is None or value == ():
+        return ""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g} s"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    for file, generated in (("cli.md", cli), ("settings.md", settings)):
+        path = FOLDER / file
+        path.write_text(generated(path.read_text("utf-8")), "utf-8")
