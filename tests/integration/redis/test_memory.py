@@ -146,3 +146,9 @@ async def test_too_few_replicas_refuse_writes(server: RedisServer) -> None:
     server.admin("CONFIG", "SET", "min-replicas-to-write", "1", password="invented")
     writes = (await look(server))[CheckName.WRITES]
     assert (writes.kind, writes.severity) == ("too_few_replicas", Severity.CRITICAL)
+
+
+async def test_a_cluster_that_is_down_is_named() -> None:
+    with RedisServer("--requirepass", "invented", "--cluster-enabled", "yes") as server:
+        writes = (await look(server))[CheckName.WRITES]
+    assert (writes.kind, writes.severity) == ("cluster_down", Severity.CRITICAL)
