@@ -143,6 +143,13 @@ async def test_without_a_key_retries_and_resubmissions_find_the_effect(store: An
     assert anew.root_job_id == anew.job_id
     again = (await begin(store, anew, None))[1]
     assert (again.answer, again.key, again.job_id) == (Answer.DONE, str(root.job_id), root.job_id)
+    await begin(store, anew, "other")
+    with job_tenant_scope("acme"):
+        views = await store.effects(job_id=anew.job_id)
+    assert [(view.key, view.root_job_id) for view in views] == [
+        ("other", root.job_id),
+        (str(root.job_id), root.job_id),
+    ]
     once_more = await retried(store, anew)
     assert (await begin(store, once_more, None))[1].key == str(root.job_id)
     anew_again = await resubmitted(store, once_more)
@@ -299,7 +306,7 @@ async def test_the_list_shows_an_abandoned_reservation_as_unknown(store: AnyStor
         assert views[2].result == {"id": 1}
         assert [v.key for v in await store.effects(states=[EffectState.UNKNOWN])] == ["b"]
         assert [v.key for v in await store.effects(job_id=root.job_id)] == ["c", "b", "a"]
-        assert [v.key for v in await store.effects(job_id=retry.job_id)] == ["c"]
+        assert [v.key for v in await store.effects(job_id=retry.job_id)] == ["c", "b", "a"]
         assert [v.key for v in await store.effects(limit=1)] == ["c"]
 
 

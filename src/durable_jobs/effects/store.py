@@ -79,6 +79,7 @@ class EffectView(NamedTuple):
     state: EffectState
     job_id: UUID
     root_job_id: UUID
+    """The first job that the one which made it comes from, through retries and resubmissions."""
     created_at: datetime
     confirmed_at: datetime | None
     result: Any
@@ -112,7 +113,7 @@ class EffectsStore(Protocol):
     async def effects(
         self, *, states: Sequence[EffectState] = (), job_id: UUID | None = None, limit: int = 50
     ) -> list[EffectView]:
-        """Return effects of the scope's tenant, newest first; those of a job or of its chain's root."""
+        """Return effects of the scope's tenant, newest first; with a job those of its chain and what it repeats."""
         ...
 
     async def settle_effect(

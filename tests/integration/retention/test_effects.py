@@ -41,6 +41,21 @@ async def test_effects_never_go_before_the_last_job_of_their_chain(
     assert done.after.total("effects_kept") == 4
 
 
+async def test_effects_stay_for_what_was_submitted_anew_from_their_chain(
+    pg_store: PgJobsStore, owner: psycopg.Connection
+) -> None:
+    """A resubmission finds the effects of the chain that it repeats, so they go after it."""
+    chains = [add_chain(owner, [40 * DAY, 40 * DAY]) for _ in range(3)]
+    for chain in chains:
+        add_effect(owner, chain[0], OVER, root=chain[0])
+    for chain, age in zip(chains, (None, 2 * DAY, 40 * DAY), strict=True):
+        add_job(owner, age, replay_of=chain[1], origin_job_id=chain[0])
+    done = await purge_once(pg_store)
+    left = {row[0] for row in owner.execute("SELECT root_job_id FROM job_effects")}
+    assert left == {chains[0][0], chains[1][0]}
+    assert done.after.total("effects_kept") == 2
+
+
 async def test_the_clock_of_an_effect_begins_when_it_was_confirmed(
     pg_store: PgJobsStore, owner: psycopg.Connection
 ) -> None:

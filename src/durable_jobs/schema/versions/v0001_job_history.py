@@ -90,6 +90,8 @@ _INDEXES = (
     # Roots find themselves by their primary key, so only retry children need an entry.
     "CREATE INDEX job_history_chain ON job_history (root_job_id) WHERE parent_job_id IS NOT NULL",
     "CREATE INDEX job_history_replay_of ON job_history (replay_of) WHERE replay_of IS NOT NULL",
+    # What repeats an earlier chain keeps that chain's effects alive.
+    "CREATE INDEX job_history_origin ON job_history (origin_job_id) WHERE origin_job_id IS NOT NULL",
     "CREATE INDEX job_history_page ON job_history (tenant_id, created_at, job_id)",
 )
 

@@ -31,8 +31,8 @@ BEGIN
         RETURN QUERY SELECT v_fence, NULL::uuid, p_key, NULL::uuid, p_job, v_now, NULL::jsonb;
         RETURN;
     END IF;
-    SELECT j.root_job_id, coalesce(p_key, coalesce(j.origin_job_id, j.root_job_id)::text) INTO v_root, v_key
-    FROM job_history j WHERE j.job_id = p_job;
+    SELECT coalesce(j.origin_job_id, j.root_job_id) INTO v_root FROM job_history j WHERE j.job_id = p_job;
+    v_key := coalesce(p_key, v_root::text);
     PERFORM set_config(
         'lock_timeout', greatest(1, floor(extract(epoch FROM p_patience) * 1000))::bigint::text, true);
     BEGIN

@@ -24,7 +24,8 @@ BEGIN
         tenant_id, key, effect_type, job_id, root_job_id, state, reservation, created_at, confirmed_at, result)
     VALUES (
         p_tenant, p_key, p_type, p_job,
-        coalesce((SELECT j.root_job_id FROM job_history j WHERE j.job_id = p_job), p_job),
+        coalesce(
+            (SELECT coalesce(j.origin_job_id, j.root_job_id) FROM job_history j WHERE j.job_id = p_job), p_job),
         'CONFIRMED', p_reservation, v_now, v_now, p_result)
     ON CONFLICT (tenant_id, key, effect_type) DO UPDATE SET
         state = 'CONFIRMED', job_id = excluded.job_id, root_job_id = excluded.root_job_id,

@@ -28,7 +28,8 @@ BEGIN
     WHERE e.id = ANY (v_locked) AND coalesce(e.confirmed_at, e.created_at) < p_before
       AND (SELECT count(*) FROM job_history m WHERE m.job_id = e.root_job_id) = 0
       AND (SELECT count(*) FROM job_history m
-           WHERE m.root_job_id = e.root_job_id AND m.parent_job_id IS NOT NULL) = 0;
+           WHERE m.root_job_id = e.root_job_id AND m.parent_job_id IS NOT NULL) = 0
+      AND (SELECT count(*) FROM job_history m WHERE m.origin_job_id = e.root_job_id) = 0;
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     UPDATE purge_runs r SET effects = r.effects + v_gone WHERE r.run_id = p_run;
     RETURN jsonb_build_object('examined', v_page.examined, 'at', v_page.at, 'id', v_page.id, 'gone', v_gone);

@@ -35,7 +35,8 @@ class MemoryEffects:
         if row is None or (over := _fence(row, at)) in OVER:
             answer = Answer.LOST if row is None else over
             return BegunEffect(answer, None, wanted.key, None, job.job_id, at)
-        key = wanted.key or str(row.origin_job_id or row.root_job_id)
+        root = _first_root(row)
+        key = wanted.key or str(root)
         place = (job.tenant_id, key, wanted.effect_type)
         known = self.memory.effects.get(place)
         if known is None:
@@ -43,7 +44,7 @@ class MemoryEffects:
                 uuid4(),
                 *place,
                 job.job_id,
-                row.root_job_id,
+                root,
                 EffectState.RESERVED,
                 wanted.reservation,
                 at,
@@ -52,7 +53,7 @@ class MemoryEffects:
             self.memory.effects[place] = known
         elif known.reservation == wanted.over and known.state is not EffectState.CONFIRMED:
             known.state, known.claim_token = EffectState.RESERVED, job.claim_token
-            known.job_id, known.root_job_id = job.job_id, row.root_job_id
+            known.job_id, known.root_job_id = job.job_id, root
             known.reservation = wanted.reservation
         return BegunEffect(
             self._answer(known, wanted, job),
@@ -88,13 +89,13 @@ class MemoryEffects:
             self._confirm(known, value, at)
             return True
         other = None if known is None else (str(known.job_id), str(known.state))
-        root = self.memory.jobs.get(job.job_id)
+        row = self.memory.jobs.get(job.job_id)
         if known is None:
             known = EffectRow(
                 uuid4(), *place, job.job_id, job.job_id, EffectState.CONFIRMED, effect.reservation, at
             )
             self.memory.effects[place] = known
-        known.job_id, known.root_job_id = job.job_id, job.job_id if root is None else root.root_job_id
+        known.job_id, known.root_job_id = job.job_id, job.job_id if row is None else _first_root(row)
         known.claim_token, known.reservation = None, effect.reservation
         self._confirm(known, value, at)
         told = {"otherJobId": other[0] if other else None, "otherState": other[1] if other else None}
@@ -133,7 +134,11 @@ class MemoryEffects:
         tenant = required_tenant()
         mine = [effect for effect in self.memory.effects.values() if effect.tenant_id == tenant]
         mine.sort(key=lambda effect: (effect.created_at, effect.id), reverse=True)
-        views = [self._view(effect) for effect in mine if job_id in (None, effect.job_id, effect.root_job_id)]
+        if job_id is not None:
+            row = self.memory.jobs.get(job_id)
+            roots = {job_id} if row is None else {job_id, _first_root(row)}
+            mine = [effect for effect in mine if effect.job_id == job_id or effect.root_job_id in roots]
+        views = [self._view(effect) for effect in mine]
         return [view for view in views if not states or view.state in states][:limit]
 
     async def settle_effect(
@@ -179,6 +184,10 @@ class MemoryEffects:
             effect.confirmed_at,
             effect.result,
         )
+
+
+def _first_root(row: Row) -> UUID:
+    return row.origin_job_id or row.root_job_id
 
 
 def _fence(row: Row, at: datetime) -> Answer:
