@@ -11,7 +11,17 @@ from importlib.metadata import entry_points
 
 import typer
 
-from durable_jobs.cli import acting, checking, configured, duty, pausing, redis_checks, showing, submitting
+from durable_jobs.cli import (
+    acting,
+    checking,
+    configured,
+    duty,
+    effects,
+    pausing,
+    redis_checks,
+    showing,
+    submitting,
+)
 from durable_jobs.cli.output import say
 from durable_jobs.errors import DurableJobsError
 
@@ -26,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for module in (submitting, showing, acting, pausing, duty, configured, checking, redis_checks):
+for module in (submitting, showing, acting, pausing, duty, effects, configured, checking, redis_checks):
     module.register(app)
 
 
