@@ -9,6 +9,7 @@ from durable_jobs.retention.looking import Look, TenantLook, look
 from durable_jobs.retention.periods import Periods
 from durable_jobs.retention.purging import Purged, purge
 from durable_jobs.retention.recording import PurgeRecord, recorded
+from durable_jobs.retention.running import PurgeRun, purge_run
 from durable_jobs.retention.verifying import Verdict, verify
 from durable_jobs.retention.walking import Budget
 
@@ -17,6 +18,7 @@ __all__ = [
     "Look",
     "Periods",
     "PurgeRecord",
+    "PurgeRun",
     "Purged",
     "RedisPurged",
     "TenantLook",
@@ -24,6 +26,7 @@ __all__ = [
     "look",
     "purge",
     "purge_redis",
+    "purge_run",
     "recorded",
     "verify",
 ]

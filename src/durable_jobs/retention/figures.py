@@ -6,16 +6,14 @@ from typing import Any
 
 from durable_jobs.retention.bullmq import RedisPurged
 from durable_jobs.retention.looking import Look
-from durable_jobs.stores.retention import PurgeTotals
 
 
-def purge_figures(before: Look, totals: PurgeTotals, redis: RedisPurged) -> dict[str, Any]:
-    """Return what a purge has done."""
+def purge_figures(before: Look, redis: RedisPurged) -> dict[str, Any]:
+    """Return what an event tells of a purge, beside what its run has counted."""
     return {
         "jobsEndedBefore": before.limits.jobs_before.isoformat(),
         "effectsMadeBefore": before.limits.effects_before.isoformat(),
-        "tenants": sum(1 for tenant in before.tenants.values() if tenant.has_due),
-        **totals._asdict(),
+        "tenants": sum(found.has_due for name, found in before.tenants.items() if name is not None),
         "redis": redis.gone,
     }
 

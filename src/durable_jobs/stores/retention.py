@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from durable_jobs.errors import BadInput
 from durable_jobs.states import JobState
+from durable_jobs.stores.protocols import QueueCount
 
 Purgeable = Literal["jobs", "effects", "events"]
 
@@ -150,6 +151,10 @@ class RetentionStore(Protocol):
 
     async def tenants(self, kind: str, *, queue: str | None = None) -> list[str]:
         """Return tenants; kind `purgeable`: with jobs, effects or published events."""
+        ...
+
+    async def counts(self) -> list[QueueCount]:
+        """Return how many jobs are live or dead letters, over all tenants."""
         ...
 
     def only_one(self, name: str) -> AbstractAsyncContextManager[bool]:
