@@ -1,0 +1,1 @@
+"""The layers, the names of files, and what is packed."""
