@@ -1,4 +1,4 @@
-"""The progress bar of a bulk submission, on stderr and only for a person."""
+"""The progress bar of a bulk submission, on stderr and only for a person who does not see the ids scroll by."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BulkProgress:
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not sys.stdout.isatty():
             self._start()
         return self
 
@@ -44,6 +44,9 @@ class BulkProgress:
             TextColumn("{task.percentage:>3.0f} %" if self._total else ""),
             TimeElapsedColumn(),
             console=Console(stderr=True),
+            # Rich would send what is printed on stdout to the bar's console, which is stderr.
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._task = self._progress.add_task("", total=self._total, jobs="0")
         self._progress.start()

@@ -20,6 +20,7 @@ from durable_jobs.cli.checks.job_modules import check_modules
 from durable_jobs.cli.checks.on_duty import check_duty
 from durable_jobs.cli.checks.prefect_api import address, check_api, check_deployments, open_client
 from durable_jobs.cli.checks.recorder import check_recorder
+from durable_jobs.cli.checks.recorder_lag import Lag
 from durable_jobs.errors import DurableJobsError
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
@@ -43,17 +44,17 @@ async def examine() -> list[Finding]:
         settings = Settings.load()
     except DurableJobsError as error:
         return [failed("settings", str(error), "correct the setting; nothing else can be looked at before")]
-    skew = Skew()
+    skew, lag = Skew(), Lag()
     return [
         ok("settings", f"environment {settings.environment}, home {settings.home}"),
         check_modules(settings),
-        *await _examine_database(settings, skew),
-        *await _examine_prefect(settings, skew),
+        *await _examine_database(settings, skew, lag),
+        *await _examine_prefect(settings, skew, lag),
         skew.finding(),
     ]
 
 
-async def _examine_database(settings: Settings, skew: Skew) -> list[Finding]:
+async def _examine_database(settings: Settings, skew: Skew, lag: Lag) -> list[Finding]:
     try:
         database = _database(settings)
     except DurableJobsError as error:
@@ -71,12 +72,14 @@ async def _examine_database(settings: Settings, skew: Skew) -> list[Finding]:
         ):
             found.append(await _told(name, check))
         try:
-            return [*found, *await check_duty(store, settings, now)]
+            found += await check_duty(store, settings, now)
+            await lag.look_at_database(store, now)
         except _DATABASE_ANSWERS as error:
-            return [*found, unknown("shift on duty", _said(error), ABOVE)]
+            found.append(unknown("shift on duty", _said(error), ABOVE))
+    return found
 
 
-async def _examine_prefect(settings: Settings, skew: Skew) -> list[Finding]:
+async def _examine_prefect(settings: Settings, skew: Skew, lag: Lag) -> list[Finding]:
     others = ("deployments", "task run recorder")
     try:
         client = open_client()
@@ -92,6 +95,7 @@ async def _examine_prefect(settings: Settings, skew: Skew) -> list[Finding]:
             return _away("Prefect API", error, PREFECT_URL, *others, where=address(client))
         found.append(await _told("deployments", check_deployments(client)))
         found.append(await _told("task run recorder", check_recorder(client, settings)))
+        found.append(await _told("task run lag", lag.finding(client)))
     return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+from pathlib import Path
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -11,7 +14,7 @@ from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from tests.support.cluster import Urls, in_database
-from tests.support.command import Command
+from tests.support.command import COMMAND, Command
 
 
 def lines(count: int, first: int = 1) -> bytes:
@@ -104,6 +107,27 @@ def test_a_full_queue_stops_with_code_3_and_says_where(command: Command) -> None
     assert (result.code, result.out) == (3, "")
     assert "queue 'narrow' is full" in result.err
     assert "Nothing is registered; go on with --from-line 1." in result.err
+
+
+def test_a_person_sees_a_bar_on_stderr_and_the_ids_go_where_they_should(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "requests.jsonl").write_bytes(lines(1_001))
+    person, terminal = os.openpty()
+    ran = subprocess.run(
+        [COMMAND, "submit", "ECHO", "--file", "requests.jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    os.close(terminal)
+    seen = os.read(person, 100_000).decode()
+    os.close(person)
+    assert len({UUID(line) for line in ran.stdout.splitlines()}) == 1_001
+    assert "100 %" in seen
+    assert "1,001 jobs registered" in seen
 
 
 def test_ctrl_c_loses_nothing_and_says_where_it_stopped(

@@ -173,3 +173,17 @@ def test_what_prefect_lacks_is_told(
     recorder = checked(command)[1]["task run recorder"]
     assert recorder["status"] == "warning"
     assert "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE=200" in recorder["wayOut"]
+
+    assert "no job was shown" in checked(command)[1]["task run lag"]["message"]
+    job_id = command("submit", "ECHO", '{"text": "a"}').out.strip()
+    run = prefect("POST", "/task_runs/", name="a", task_key="a", dynamic_key="a", state={"type": "RUNNING"})
+    owner_connection.execute(
+        "UPDATE job_history SET state = 'SUCCEEDED', pending_shard = NULL, task_run_id = %s,"
+        " completed_at = now() - interval '20 s'",
+        [run["id"]],
+    )
+    lag = checked(command)[1]["task run lag"]
+    assert lag["status"] == "warning"
+    assert f"job {job_id} ended 2" in lag["message"]
+    prefect("POST", f"/task_runs/{run['id']}/set_state", state={"type": "COMPLETED"}, force=True)
+    assert checked(command)[1]["task run lag"]["status"] == "ok"
