@@ -15,7 +15,7 @@ import typer
 from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json, Tenant
 from durable_jobs.cli.output import answer, answer_json, say
-from durable_jobs.cli.running import user, with_store
+from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.errors import DurableJobsError, NotAllowed, StoreUnavailable
 from durable_jobs.jobs import Job
 from durable_jobs.runtime import Runtime
@@ -67,7 +67,7 @@ def resubmit(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> No
 
 async def _retry(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
     known = await store.get(job_id)
-    queue = runtime.registry.queue(known.queue)
+    queue = declared(runtime).queue(known.queue)
     job = await store.retry(job_id, max_pending=queue.max_pending, by=user())
     if job.state is JobState.ABANDONED:
         raise NotAllowed(
@@ -79,8 +79,8 @@ async def _retry(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
 
 async def _resubmit(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
     known = await store.get(job_id)
-    queue = runtime.registry.queue(known.queue)
-    retryable = runtime.registry.job_type(known.job_type).retryable
+    queue = declared(runtime).queue(known.queue)
+    retryable = declared(runtime).job_type(known.job_type).retryable
     return await store.resubmit(job_id, max_pending=queue.max_pending, retryable=retryable, by=user())
 
 

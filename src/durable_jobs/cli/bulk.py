@@ -17,7 +17,7 @@ from durable_jobs.cli.interrupting import Interruptible
 from durable_jobs.cli.options import SubmitOptions
 from durable_jobs.cli.output import answer, say
 from durable_jobs.cli.reading import Line, Requests
-from durable_jobs.cli.running import INTERRUPTED, user, with_store
+from durable_jobs.cli.running import INTERRUPTED, declared, user, with_store
 from durable_jobs.errors import BadInput, DurableJobsError, JobNotFound, StoreUnavailable
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.registration import MAX_BULK, prepare, register_all
@@ -77,7 +77,7 @@ class Bulk:
     def _prepared(self, runtime: Runtime, line: Line) -> NewJob:
         try:
             return prepare(
-                runtime.registry,
+                declared(runtime),
                 runtime.settings,
                 self._options.job_type,
                 line.text,

@@ -9,6 +9,7 @@ import typer
 
 from durable_jobs.cli.arguments import Json
 from durable_jobs.cli.output import answer, answer_json, table
+from durable_jobs.cli.running import declared
 from durable_jobs.runtime import current_runtime
 
 _QUEUE_HEADS = ("QUEUE", "CONCURRENCY", "MAX PENDING", "ISOLATION")
@@ -30,7 +31,7 @@ def config(as_json: Json = False) -> None:
     from durable_jobs.configuration import describe  # SQLAlchemy loads slowly and only this needs it
 
     runtime = current_runtime()
-    document = describe(runtime.settings, runtime.registry)
+    document = describe(runtime.settings, declared(runtime))
     if as_json:
         answer_json(document)
     else:

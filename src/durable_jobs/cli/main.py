@@ -23,7 +23,7 @@ from durable_jobs.cli import (
     submitting,
 )
 from durable_jobs.cli.output import say
-from durable_jobs.errors import DurableJobsError
+from durable_jobs.errors import BadInput, DurableJobsError
 
 COMMANDS = "durable_jobs.commands"
 INTERRUPTED = 130
@@ -44,6 +44,7 @@ def main() -> None:
     """Run the command; every error of ours is one sentence and an exit code."""
     _add_commands(sys.argv[1:])
     try:
+        _refuse_broken_text(sys.argv[1:])
         app()
     except DurableJobsError as error:
         say(f"error: {error}")
@@ -59,3 +60,11 @@ def _add_commands(arguments: list[str]) -> None:
     for point in points:
         if point.name == asked or asked in ("", "--help"):
             point.load()(app)
+
+
+def _refuse_broken_text(arguments: list[str]) -> None:
+    for number, argument in enumerate(arguments, 1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"argument {number} is not UTF-8: {argument!r}") from error

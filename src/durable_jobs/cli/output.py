@@ -36,7 +36,8 @@ def answer_json(document: Any, *, indent: int | None = 2) -> None:
 
 def say(text: str) -> None:
     """Tell the person something, beside the answer."""
-    sys.stderr.write(f"{text}\n")
+    lines = "\n".join(printable(line) for line in text.split("\n"))
+    sys.stderr.write(f"{lines}\n")
     sys.stderr.flush()
 
 

@@ -10,7 +10,7 @@ import typer
 
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json
-from durable_jobs.cli.running import user, with_store
+from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.errors import BadInput, NotAllowed
 from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime
@@ -37,7 +37,7 @@ def pause(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
     """
 
     async def work(runtime: Runtime, store: PgJobsStore) -> Paused:
-        found = _declared(runtime.registry, name, kind)
+        found = _declared(declared(runtime), name, kind)
         await store.pause(found, name, by=user())
         return next(paused for paused in await store.paused() if (paused.kind, paused.name) == (found, name))
 
@@ -59,7 +59,7 @@ def resume(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
         # What is paused and no longer declared can be resumed all the same.
         queues, types = ({p.name for p in held if p.kind == k} for k in ("queue", "type"))
         found = _which(name, kind, {"queue": queues, "type": types})
-        found = found or _declared(runtime.registry, name, kind)
+        found = found or _declared(declared(runtime), name, kind)
         if not await store.resume(found, name):
             raise NotAllowed(f"{found} {name!r} is not paused")
         return found

@@ -53,7 +53,7 @@ def open_requests(argument: str | None, file: Path | None, from_line: int | None
         yield _requests(sys.stdin.buffer, from_line, None)
     else:
         text = "{}" if argument is None else argument
-        yield _requests(BytesIO(text.encode("utf-8", "surrogateescape")), from_line, None)
+        yield _requests(BytesIO(text.encode()), from_line, None)
 
 
 def _requests(stream: BinaryIO, from_line: int | None, total: int | None) -> Requests:

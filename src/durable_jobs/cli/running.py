@@ -8,11 +8,13 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import redirect_stdout
 from typing import TypeVar
 
 import structlog
 import typer
 
+from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime, current_runtime
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.tenants import job_tenant_scope
@@ -43,6 +45,16 @@ def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]
         return asyncio.run(opened())
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def declared(runtime: Runtime) -> Registry:
+    """Return the declared types and queues; what a module prints while it loads is no answer.
+
+    Raises:
+        ModuleNotLoadable, InvalidDeclaration, UnknownQueue: naming the module or the declaration.
+    """
+    with redirect_stdout(sys.stderr):
+        return runtime.registry
 
 
 def quiet_logs() -> None:

@@ -13,7 +13,7 @@ from durable_jobs.cli.bulk import submit_lines
 from durable_jobs.cli.options import SubmitOptions, WaitOptions
 from durable_jobs.cli.output import answer, answer_json
 from durable_jobs.cli.reading import Requests, open_requests
-from durable_jobs.cli.running import user, with_store
+from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.cli.waiting import wait_for
 from durable_jobs.errors import BadInput
 from durable_jobs.registration import prepare, register_all
@@ -74,7 +74,7 @@ def submit(
     waiting = WaitOptions.of(wait, chain, wait_timeout)
     with open_requests(data, file, from_line) as requests:
         # A type that does not exist is told before a long file is read.
-        current_runtime().registry.job_type(job_type)
+        declared(current_runtime()).job_type(job_type)
         if requests.document is None:
             _submit_many(requests, options, waiting)
         else:
@@ -91,7 +91,7 @@ def _submit_many(requests: Requests, options: SubmitOptions, waiting: WaitOption
 def _submit_one(document: str, options: SubmitOptions, waiting: WaitOptions | None) -> None:
     async def work(runtime: Runtime, store: PgJobsStore) -> None:
         request = prepare(
-            runtime.registry,
+            declared(runtime),
             runtime.settings,
             options.job_type,
             document,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
+import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
+from tests.integration.cli.conftest import WORK
 from tests.support.command import Command
 
 NOTE = '{"text": "hello"}'
@@ -133,6 +136,36 @@ def test_a_module_that_does_not_load_is_named(
     assert result.code == 2
     assert "module 'mine.py' of DURABLE_JOBS_MODULES cannot be loaded" in result.err
     assert "No module named 'no_such_thing'" in result.err
+
+
+def test_what_a_module_prints_is_no_answer(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "loud.py").write_text(WORK.read_text() + "\nprint('hello')\n")
+    monkeypatch.setenv("DURABLE_JOBS_MODULES", str(tmp_path / "loud.py"))
+    result = command("submit", "ECHO", NOTE)
+    assert len(result.lines) == 1
+    assert result.err == "hello\n"
+
+
+def test_text_that_is_no_text_is_bad_input(command: Command) -> None:
+    result = command("submit", "ECHO", NOTE, "--correlation-id", "\udcff")
+    assert (result.code, result.out) == (2, "")
+    assert "argument 5 is not UTF-8: '\\udcff'" in result.err
+
+
+def test_a_role_without_rights_is_told_what_to_use(
+    command: Command, admin_url: str, owner_connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner_connection.execute("DROP ROLE IF EXISTS nobody_here")
+    owner_connection.execute("CREATE ROLE nobody_here LOGIN PASSWORD 'invented'")
+    url = make_url(admin_url).set(username="nobody_here", password="invented")
+    monkeypatch.setenv("DURABLE_JOBS_DATABASE_URL", url.render_as_string(hide_password=False))
+    result = command("submit", "ECHO", NOTE)
+    owner_connection.execute("DROP ROLE nobody_here")
+    assert (result.code, result.out) == (2, "")
+    assert "permission denied for table durable_jobs_version" in result.err
+    assert "durable_jobs_app_<database>" in result.err
 
 
 def test_without_a_database_setting_the_way_out_is_told(

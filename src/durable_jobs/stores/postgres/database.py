@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from durable_jobs.errors import SchemaOutdated, StoreUnavailable
+from durable_jobs.errors import InvalidSettings, SchemaOutdated, StoreUnavailable
 from durable_jobs.urls import first_line, libpq_url
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ _AWAY = {
     "57014": "it cancelled the statement",
 }
 _OUTDATED = {"42P01", "42883", "42703"}
+_NO_RIGHTS = "42501"
 
 
 def connection_options(url: str, *, prepared_statements: bool) -> dict[str, Any]:
@@ -201,6 +202,11 @@ def translate(error: Exception) -> Exception:
         return SchemaOutdated(
             f"the database lacks something this version needs ({first_line(error)});"
             " bring it up to date with `durable-jobs deploy` or `durable-jobs up`"
+        )
+    if code == _NO_RIGHTS:
+        return InvalidSettings(
+            f"the database role lacks a right ({first_line(error)}); use the URL with the role that"
+            " `durable-jobs deploy` and `durable-jobs up` make (durable_jobs_app_<database>)"
         )
     if isinstance(error, (psycopg.OperationalError, PoolTimeout, TimeoutError, psycopg.InterfaceError)):
         return StoreUnavailable(f"the database does not answer: {first_line(error)}")
