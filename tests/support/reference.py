@@ -16,10 +16,21 @@ from durable_jobs.cli.main import app
 from durable_jobs.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-_OPTIONS = re.compile(r"(<!-- options of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_OPTIONS = re.compile(r"(<!-- options of ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SETTINGS = re.compile(r"(<!-- settings -->\n).*?(<!-- end -->)", re.DOTALL)
 HOME = "`~/.durable-jobs`; as root `/var/lib/durable-jobs`"
+
+
+def _commands(group: Any, prefix: str = "") -> dict[str, Any]:
+    """Return every command by its full name, those of a group behind the group's name."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        found |= _commands(command, f"{name} ") if inner else {f"{prefix}{name}": command}
+    return found
+
+
+COMMANDS = _commands(typer.main.get_command(app))
 
 
 def cli(text: str) -> str:
