@@ -68,6 +68,7 @@ class PgWorld:
         for table in (
             "job_history",
             "job_events",
+            "job_effects",
             "job_executors",
             "queue_pending",
             "queue_pending_released",

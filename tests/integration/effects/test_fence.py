@@ -15,7 +15,10 @@ from durable_jobs.errors import StoreUnavailable
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import Decision
 from durable_jobs.tenants import job_tenant_scope
+from tests.integration.effects.connections import psycopg_async
 from tests.integration.effects.world import TENANT, Request, World
+from tests.support.eventually import eventually
+from tests.support.jobs import enter
 
 
 @pytest.mark.parametrize("way", ["async", "thread"])
@@ -23,7 +26,6 @@ async def test_an_execution_that_was_declared_dead_makes_no_effect(world: World,
     """It is frozen; another takes its job meanwhile and makes the effect; then it goes on."""
     made: list[str] = []
     errors: list[BaseException] = []
-    second_is_done = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     async def frozen(context: JobContext) -> None:
@@ -32,18 +34,18 @@ async def test_an_execution_that_was_declared_dead_makes_no_effect(world: World,
         settled = await world.store.settle_orphans(TENANT, [], lambda _: Decision(replay=True), max_crashes=9)
         assert settled == {context.job_id: JobState.PENDING}
         # A job whose executor died runs alone.
-        [claimed] = [await world.store.claim_job(executor, TENANT, context.job_id)]
+        second = await enter(world.store)
+        claimed = await world.store.claim_job(second, TENANT, context.job_id)
         assert claimed is not None
         other = JobContext(claimed, lambda _job, _text: None, effects=world.store)
         async with other.effect("mail") as effect:
             assert not effect.already_done
             made.append("second")
-        second_is_done.set()
 
     async def process(_: Request, context: JobContext) -> None:
         await frozen(context)
         try:
-            async with context.effect("mail") as effect:
+            async with context.effect("call") as effect:
                 if not effect.already_done:
                     made.append("late")
         except BaseException as error:
@@ -53,7 +55,7 @@ async def test_an_execution_that_was_declared_dead_makes_no_effect(world: World,
     def in_a_thread(_: Request, context: JobContext) -> None:
         asyncio.run_coroutine_threadsafe(frozen(context), loop).result(20)
         try:
-            with context.effect("mail") as effect:
+            with context.effect("call") as effect:
                 if not effect.already_done:
                     made.append("late")
         except BaseException as error:
@@ -127,6 +129,62 @@ async def test_processors_that_swallow_the_fence_change_nothing(world: World) ->
     job = await world.submit()
     await world.work()
     assert (await world.get(job)).state is JobState.FAILED
+    assert (made, world.effects()) == ([], [])
+
+
+async def test_a_reservation_waits_for_whoever_is_giving_the_job_up(
+    world: World, owner_connection: psycopg.Connection
+) -> None:
+    """So no reservation is committed after its job was given up."""
+    made: list[str] = []
+
+    async def process(_: Request, context: JobContext) -> None:
+        reached.set()
+        async with context.effect("mail") as effect:
+            if not effect.already_done:
+                made.append("mail")
+
+    reached = asyncio.Event()
+    world.declare(process)
+    job = await world.submit()
+    waiting = "SELECT pid FROM pg_locks WHERE relation = 'job_effects'::regclass AND NOT granted"
+    with owner_connection.transaction():
+        owner_connection.execute("LOCK job_effects IN ACCESS EXCLUSIVE MODE")
+        working = asyncio.create_task(world.work())
+        await reached.wait()
+        await eventually(lambda: world.probe.run(waiting))
+        # It holds the job's row now: whoever decides about the job passes it over.
+        far = job.created_at + timedelta(days=1)
+        assert await world.store.fail_overdue(margin=timedelta(0), now=far) == []
+    await working
+    assert (made, world.effects()) == (["mail"], [("mail", "CONFIRMED")])
+
+
+async def test_a_reservation_is_refused_once_the_job_was_given_up_meanwhile(
+    world: World, database_url: str
+) -> None:
+    made: list[str] = []
+
+    async def process(_: Request, context: JobContext) -> None:
+        async with psycopg_async(database_url) as reconciler:
+            await reconciler.execute("SELECT set_config('durable_jobs.tenant_ids', '{acme}', true)")
+            await reconciler.execute("SELECT FROM job_history FOR UPDATE")
+            await reconciler.execute(
+                "UPDATE job_history SET state = 'FAILED', failed_reason = 'stalled', completed_at = now()"
+            )
+            entering = asyncio.create_task(late(context))
+            waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            await eventually(lambda: world.probe.run(waiting))
+        await entering
+
+    async def late(context: JobContext) -> None:
+        async with context.effect("mail") as effect:
+            if not effect.already_done:
+                made.append("mail")
+
+    world.declare(process)
+    job = await world.executed()
+    assert (job.state, job.failed_reason) == (JobState.FAILED, "stalled")
     assert (made, world.effects()) == ([], [])
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from durable_jobs import JobContext, JobState, Skipped
+from durable_jobs.stores.protocols import Note
 from durable_jobs.tenants import job_tenant_scope
 from tests.integration.effects.connections import (
     ASYNC,
@@ -153,6 +154,8 @@ async def test_a_job_cannot_be_given_up_between_the_block_and_the_commit(
                 await connection.execute(LETTER)
             far = job.created_at + timedelta(days=1)
             assert await world.store.fail_overdue(margin=timedelta(0), now=far) == []
+            # Progress is no decision about the job.
+            await world.store.note([Note(context._job, '{"current": 1}')])
             with job_tenant_scope(TENANT):
                 cancelling = asyncio.create_task(world.store.cancel(job.job_id))
                 waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -8,7 +8,8 @@ DECLARE
     v_job job_history;
 BEGIN
     IF p_keep THEN
-        PERFORM FROM job_history j WHERE j.job_id = p_job FOR SHARE;
+        -- Against FOR UPDATE, which all take who end or release a running job; progress goes on.
+        PERFORM FROM job_history j WHERE j.job_id = p_job FOR KEY SHARE;
     END IF;
     SELECT * INTO v_job FROM job_history j
     WHERE j.job_id = p_job AND j.claim_token = p_token AND j.state = 'RUNNING';

@@ -5,7 +5,8 @@ AS $$
 BEGIN
     PERFORM set_tenants(p_tenants);
     WITH running AS MATERIALIZED (
-        -- Locked in one order, as finish_jobs does: the two run side by side.
+        -- Locked in one order, as finish_jobs does: the two run side by side. Weaker than theirs, so that
+        -- no effect in an open transaction of the job holds it up.
         SELECT h.job_id, n.progress, n.task_run_id
         FROM (
             SELECT * FROM jsonb_to_recordset(p_notes) AS r (
@@ -15,7 +16,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT j.job_id FROM job_history j
             WHERE j.job_id = n.job_id AND j.claim_token = n.claim_token AND j.state = 'RUNNING'
-            FOR UPDATE
+            FOR NO KEY UPDATE
         ) h
     )
     UPDATE job_history h SET
