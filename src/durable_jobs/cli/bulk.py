@@ -6,6 +6,7 @@ registered and where to go on. A statement under way is never cut off by the fir
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -53,7 +54,10 @@ class Bulk:
             BulkStopped: something is wrong with a line, the queue or the store.
             typer.Exit: Ctrl-C, or nobody reads the ids any more.
         """
-        with Interruptible() as interruptible, BulkProgress(self._requests.total_bytes) as progress:
+        with (
+            Interruptible(_acknowledge) as interruptible,
+            BulkProgress(self._requests.total_bytes) as progress,
+        ):
             try:
                 for lines in self._chunks():
                     prepared = [self._prepared(runtime, line) for line in lines]
@@ -96,6 +100,9 @@ class Bulk:
             registered = await register_all(store, prepared)
         except StoreUnavailable as error:
             raise BulkStopped(error, await self._in_doubt(store, lines, prepared[0])) from error
+        except asyncio.CancelledError:
+            say(f"Interrupted. {self._unknown(lines, prepared[0])}")
+            raise
         except DurableJobsError as error:
             raise BulkStopped(error, self._advice()) from error
         self._jobs += len(registered)
@@ -116,14 +123,17 @@ class Bulk:
         except JobNotFound:
             return self._advice()
         except StoreUnavailable:
-            before = "" if self._last_line is None else f"All lines up to {self._last_line} are registered. "
-            return (
-                f"{before}It is not known whether lines {lines[0].number} to {lines[-1].number} were, since the"
-                f" answer was lost: if `durable-jobs get {first.job_id}` finds a job, all of them were, so go on"
-                f" with --from-line {lines[-1].number + 1}, otherwise with --from-line {lines[0].number}."
-            )
+            return self._unknown(lines, first)
         self._last_line, self._next_line = lines[-1].number, lines[-1].number + 1
         return self._advice()
+
+    def _unknown(self, lines: Sequence[Line], first: NewJob) -> str:
+        before = "" if self._last_line is None else f"All lines up to {self._last_line} are registered. "
+        return (
+            f"{before}It is not known whether lines {lines[0].number} to {lines[-1].number} were, since the"
+            f" answer was lost: if `durable-jobs get {first.job_id}` finds a job, all of them were, so go on"
+            f" with --from-line {lines[-1].number + 1}, otherwise with --from-line {lines[0].number}."
+        )
 
     def _advice(self) -> str:
         if self._last_line is None:
@@ -132,6 +142,10 @@ class Bulk:
 
     def _again(self) -> str:
         return f"; go on with --from-line {self._next_line}" if self._next_line else ""
+
+
+def _acknowledge() -> None:
+    say("Stopping when these lines are registered (Ctrl-C again: at once)")
 
 
 def submit_lines(requests: Requests, options: SubmitOptions) -> None:

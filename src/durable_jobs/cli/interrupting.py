@@ -6,7 +6,7 @@ A second Ctrl-C does what it always does.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -15,8 +15,9 @@ from typing import Any, Self
 class Interruptible:
     """Turns Ctrl-C into KeyboardInterrupt at once, or behind the statement that is under way."""
 
-    def __init__(self) -> None:
-        """The handler is set on entry."""
+    def __init__(self, acknowledge: Callable[[], None]) -> None:
+        """The handler is set on entry; `acknowledge` is called when a Ctrl-C is held back."""
+        self._acknowledge = acknowledge
         self._held_back = False
         self._asked = False
         self._before: Any = None
@@ -49,6 +50,7 @@ class Interruptible:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._held_back and not self._asked:
             self._asked = True
+            self._acknowledge()
         elif callable(self._before) and self._held_back:
             self._before(number, frame)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from tests.support.cluster import Urls, in_database
 from tests.support.command import COMMAND, Command
+from tests.support.eventually import eventually
 
 
 def lines(count: int, first: int = 1) -> bytes:
@@ -35,6 +37,18 @@ def feed(process: subprocess.Popen[str], text: bytes) -> None:
 def read_ids(process: subprocess.Popen[str], count: int) -> list[str]:
     assert process.stdout is not None
     return [process.stdout.readline().strip() for _ in range(count)]
+
+
+def blocked(connection: psycopg.Connection) -> bool:
+    return bool(connection.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall())
+
+
+def others_work(connection: psycopg.Connection) -> bool:
+    query = (
+        "SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    return bool(connection.execute(query).fetchall())
 
 
 def test_each_line_is_a_job_and_its_id_a_line(command: Command, owner_connection: psycopg.Connection) -> None:
@@ -144,6 +158,27 @@ def test_ctrl_c_loses_nothing_and_says_where_it_stopped(
     assert "--from-line 1001" in err
     rows = owner_connection.execute("SELECT job_id::text FROM job_history").fetchall()
     assert {row[0] for row in rows} == set(ids)
+
+
+def test_a_second_ctrl_c_does_not_wait_and_says_what_is_in_doubt(
+    command: Command, owner_connection: psycopg.Connection
+) -> None:
+    with command.process("submit", "ECHO", "-") as process:
+        feed(process, lines(1_000))
+        read_ids(process, 1_000)
+        with owner_connection.transaction():
+            owner_connection.execute("LOCK TABLE job_history IN ACCESS EXCLUSIVE MODE")
+            feed(process, lines(1_000, first=1_001))
+            asyncio.run(eventually(lambda: blocked(owner_connection)))
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("Stopping when these lines are registered")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert (
+        "Interrupted. All lines up to 1000 are registered. It is not known whether lines 1001 to 2000" in err
+    )
 
 
 def test_a_reader_that_goes_away_stops_it_and_is_told_where(command: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 
 from durable_jobs.cli.checks.prefect_api import expected_deployments
+from durable_jobs.deployments.manifest import read_manifest
 from tests.support.cluster import Urls
 from tests.support.command import Command
 
@@ -115,6 +117,12 @@ def test_faults_of_a_database_are_found(
     found = checked(command)[1]
     assert found["schema"]["message"] == "the database has no tables of durable-jobs"
     assert "durable-jobs deploy" in found["schema"]["wayOut"]
+
+
+def test_every_flow_has_the_name_that_its_function_tells() -> None:
+    for entry, expected in zip(read_manifest(), expected_deployments(), strict=True):
+        module, _, function = entry["entrypoint"].rpartition(".")
+        assert getattr(import_module(module), function).name == expected.flow
 
 
 @pytest.fixture
