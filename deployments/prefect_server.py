@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 
 from durable_jobs.deployments.children import Child
+from durable_jobs.retention.periods import JOBS
+
+FLOW_RUNS_KEPT = JOBS
+EVENTS_KEPT = timedelta(days=7)
 
 
 def server_settings(home: Path, port: int, database_url: str) -> dict[str, str]:
@@ -26,8 +31,11 @@ def server_settings(home: Path, port: int, database_url: str) -> dict[str, str]:
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
         "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
-        # By default old flow runs with their logs and artifacts are never deleted.
+        # By default old flow runs with their logs and artifacts are never deleted. They are kept as long as
+        # jobs are, and events for a week.
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": f"{FLOW_RUNS_KEPT.total_seconds():.0f}",
+        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": f"P{EVENTS_KEPT.days}D",
     }
 
 

@@ -21,6 +21,7 @@ from durable_jobs.cli.checks.on_duty import check_duty
 from durable_jobs.cli.checks.prefect_api import address, check_api, check_deployments, open_client
 from durable_jobs.cli.checks.recorder import check_recorder
 from durable_jobs.cli.checks.recorder_lag import Lag
+from durable_jobs.cli.checks.retention import check_prefect_retention, check_retention
 from durable_jobs.errors import DurableJobsError
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
@@ -73,6 +74,7 @@ async def _examine_database(settings: Settings, skew: Skew, lag: Lag) -> list[Fi
             found.append(await _told(name, check))
         try:
             found += await check_duty(store, settings, now)
+            found.append(await check_retention(store, now))
             await lag.look_at_database(store, now)
         except _DATABASE_ANSWERS as error:
             found.append(unknown("shift on duty", _said(error), ABOVE))
@@ -80,7 +82,7 @@ async def _examine_database(settings: Settings, skew: Skew, lag: Lag) -> list[Fi
 
 
 async def _examine_prefect(settings: Settings, skew: Skew, lag: Lag) -> list[Finding]:
-    others = ("deployments", "task run recorder")
+    others = ("deployments", "task run recorder", "Prefect retention")
     try:
         client = open_client()
     except _PREFECT_ANSWERS as error:
@@ -96,6 +98,7 @@ async def _examine_prefect(settings: Settings, skew: Skew, lag: Lag) -> list[Fin
         found.append(await _told("deployments", check_deployments(client)))
         found.append(await _told("task run recorder", check_recorder(client, settings)))
         found.append(await _told("task run lag", lag.finding(client)))
+        found.append(await _told("Prefect retention", check_prefect_retention(client)))
     return found
 
 

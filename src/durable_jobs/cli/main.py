@@ -18,6 +18,7 @@ from durable_jobs.cli import (
     duty,
     effects,
     pausing,
+    purging,
     redis_checks,
     showing,
     submitting,
@@ -36,7 +37,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for module in (submitting, showing, acting, pausing, duty, effects, configured, checking, redis_checks):
+for module in (
+    submitting,
+    showing,
+    acting,
+    pausing,
+    purging,
+    duty,
+    effects,
+    configured,
+    checking,
+    redis_checks,
+):
     module.register(app)
 
 

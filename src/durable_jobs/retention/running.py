@@ -74,7 +74,12 @@ class PurgeRun:
         return self.purged
 
     async def purge_redis(self) -> RedisPurged:
-        """Purge finished BullMQ jobs, when a Redis is configured; in a dry run only count them."""
+        """Purge finished BullMQ jobs, when a Redis is configured; in a dry run only count them.
+
+        They belong to no tenant, so a purge of some tenants leaves them alone.
+        """
+        if self._tenants is not None:
+            return self.redis
         self.redis = await purge_redis(
             target_of_settings(self._settings),
             self.periods.redis,

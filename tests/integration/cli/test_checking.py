@@ -16,6 +16,7 @@ from tests.support.cluster import Urls
 from tests.support.command import Command
 
 HEALTHY = {
+    "retention",
     "settings", "job modules", "database", "database version", "schema", "database role",
     "row-level security", "paused", "oldest waiting job",
 }  # fmt: skip

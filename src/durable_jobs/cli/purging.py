@@ -1,0 +1,157 @@
+"""`purgeable` and `purge`: what is over its time, and having it go, as the nightly flow does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from durable_jobs.cli import arguments
+from durable_jobs.cli.arguments import TENANT, Json
+from durable_jobs.cli.output import answer, answer_json, say, table
+from durable_jobs.cli.running import with_store
+from durable_jobs.retention import Look, Periods, look, purge_run
+from durable_jobs.retention.bullmq import PREFIX
+from durable_jobs.retention.figures import look_figures
+from durable_jobs.retention.periods import EFFECTS, JOBS, REDIS
+from durable_jobs.retention.running import TIME_BUDGET, PurgeRun
+from durable_jobs.runtime import Runtime
+from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.tenants import validated
+
+_HEADS = ("TENANT", "TYPE", "STATE", "JOBS", "BYTES", "OLDEST", "YOUNGEST")
+
+OlderThan = Annotated[
+    str | None,
+    typer.Option(help="How long jobs are kept after their end, such as 30d or P30D.", show_default="30d"),
+]
+EffectsOlderThan = Annotated[
+    str | None, typer.Option(help="How long effects are kept at least.", show_default="90d")
+]
+RedisOlderThan = Annotated[
+    str | None, typer.Option(help="How long finished BullMQ jobs are kept.", show_default="7d")
+]
+Tenants = Annotated[
+    list[str] | None,
+    typer.Option("--tenant", help="Only this tenant; repeat it for several. Without any: all."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("purgeable")(purgeable)
+    app.command("purge")(purge)
+
+
+def purgeable(
+    older_than: OlderThan = None,
+    effects_older_than: EffectsOlderThan = None,
+    tenant: Tenants = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a purge would take now, by tenant, type and state, and how much room that is.
+
+    Example: durable-jobs purgeable --older-than 14d
+    """
+    periods, tenants = _periods(older_than, effects_older_than, None), _named(tenant)
+
+    async def work(runtime: Runtime, store: PgJobsStore) -> Look:
+        limits = await periods.limits(store, runtime.settings.min_retention)
+        return await look(store, limits, tenants=tenants)
+
+    _show(with_store(TENANT, work), as_json)
+
+
+def purge(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    older_than: OlderThan = None,
+    effects_older_than: EffectsOlderThan = None,
+    redis_older_than: RedisOlderThan = None,
+    redis_prefix: Annotated[str, typer.Option(help="BullMQ's prefix in Redis.")] = PREFIX,
+    time_budget: Annotated[
+        str | None, typer.Option(help="When to stop; the next purge goes on.", show_default="30m")
+    ] = None,
+    tenant: Tenants = None,
+    as_json: Json = False,
+) -> None:
+    """Purge what is over its time, and prove it, as jobs-purge/nightly does.
+
+    Exit code 1 when something due is left or something else went.
+
+    Example: durable-jobs purge --dry-run
+    """
+    periods, tenants = _periods(older_than, effects_older_than, redis_older_than), _named(tenant)
+    budget = _length("--time-budget", time_budget, TIME_BUDGET)
+
+    async def work(runtime: Runtime, store: PgJobsStore) -> PurgeRun:
+        async with purge_run(
+            store,
+            runtime.settings,
+            periods,
+            time_budget=budget,
+            dry_run=dry_run,
+            redis_prefix=redis_prefix,
+            tenants=tenants,
+        ) as run:
+            await run.look()
+            await run.purge_db()
+            await run.purge_redis()
+            await run.verify()
+        return run
+
+    figures = with_store(TENANT, work).figures()
+    if as_json:
+        answer_json(figures)
+    else:
+        answer(_sentence(figures))
+
+
+def _periods(older_than: str | None, effects: str | None, redis: str | None) -> Periods:
+    return Periods(
+        _length("--older-than", older_than, JOBS),
+        _length("--effects-older-than", effects, EFFECTS),
+        _length("--redis-older-than", redis, REDIS),
+    )
+
+
+def _length(option: str, text: str | None, default: timedelta) -> timedelta:
+    return default if text is None else arguments.duration(option, text)
+
+
+def _named(tenants: Sequence[str] | None) -> list[str] | None:
+    return [validated(tenant) for tenant in tenants] if tenants else None
+
+
+def _show(found: Look, as_json: bool) -> None:
+    figures = look_figures(found)
+    if as_json:
+        answer_json(figures)
+        return
+    rows = [
+        (
+            group["tenantId"],
+            group["jobType"],
+            group["state"],
+            group["jobs"],
+            group["bytes"],
+            group["oldest"][:10],
+            group["youngest"][:10],
+        )
+        for group in figures["groups"]
+    ]
+    answer(table(_HEADS, rows))
+    say(
+        f"{figures['jobs']} jobs ({figures['bytes']} bytes), {figures['effects']} effects and {figures['events']}"
+        f" published events are due. Kept although old: {figures['keptWithChain']} jobs, because a job of their"
+        " chain is not due."
+    )
+
+
+def _sentence(figures: dict[str, Any]) -> str:
+    what = (
+        f"{figures['jobs']} jobs ({figures['bytes']} bytes), {figures['effects']} effects, {figures['events']}"
+        f" published events and {figures['redis']} jobs of Redis"
+    )
+    return f"nothing went; a purge would take {what}" if figures["dryRun"] else f"{what} went"
