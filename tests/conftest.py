@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -16,9 +15,9 @@ import pytest
 
 from durable_jobs.stores.memory import InMemoryJobsStore
 from durable_jobs.stores.postgres import PgJobsStore
-from durable_jobs.stores.postgres.database import Database
 from tests.support.cluster import SessionCluster, Urls, create_database, drop_database, empty
 from tests.support.probes import MemoryProbe, PgProbe, Probe
+from tests.support.stores import open_store
 
 _cluster = pytest.StashKey[SessionCluster]()
 _urls = pytest.StashKey[Urls]()
@@ -106,16 +105,6 @@ def new_database(template_urls: Urls) -> Iterator[Callable[[], Urls]]:
     yield make
     for name in made:
         drop_database(template_urls, name)
-
-
-def open_store(url: str, **changes: Any) -> PgJobsStore:
-    """Return a store that is still to be opened."""
-    options = {
-        "timeout": timedelta(seconds=10),
-        "pool_size": 5,
-        "prepared_statements": os.environ.get("DURABLE_JOBS_PREPARED_STATEMENTS", "true") != "false",
-    }
-    return PgJobsStore(Database(url, **(options | changes)))
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ import psycopg
 
 from durable_jobs.stores.memory import InMemoryJobsStore
 from durable_jobs.stores.postgres import PgJobsStore
-from tests.conftest import AnyStore, open_store
+from tests.conftest import AnyStore
 from tests.support.cluster import Urls
 from tests.support.probes import MemoryProbe, PgProbe, Probe
+from tests.support.stores import open_store
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from durable_jobs.retention import Budget, Periods, look, purge, recorded, verif
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import NewEvent
 from durable_jobs.tenants import job_tenant_scope
-from tests.conftest import open_store
 from tests.support.cluster import Urls
 from tests.support.history import DAY, add_chain, add_effect, add_event, add_job, add_jobs, job_ids, rows_of
 from tests.support.purges import FLOOR, purge_once
+from tests.support.stores import open_store
 
 OLD = 31 * DAY
 FINISHED = ("jobs.purge.completed", "jobs.retention.violated")

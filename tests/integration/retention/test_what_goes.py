@@ -14,10 +14,10 @@ from durable_jobs.retention import Periods, look
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.retention import Limits
-from tests.conftest import open_store
 from tests.support.cluster import Urls
 from tests.support.history import DAY, add_chain, add_event, add_job, add_jobs, job_ids, rows_of
 from tests.support.purges import FLOOR, purge_once
+from tests.support.stores import open_store
 
 OLD, YOUNG = 31 * DAY, 29 * DAY + timedelta(hours=20)
 ENDED = [state for state in JobState if state not in (JobState.PENDING, JobState.RUNNING)]

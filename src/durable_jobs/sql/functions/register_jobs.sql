@@ -21,6 +21,15 @@ DECLARE
 BEGIN
     PERFORM set_tenants(ARRAY[p_tenant]);
     IF p_keyed THEN
+        IF jsonb_array_length(p_jobs) <= 16 THEN
+            -- Callers with the same key wait for each other here, where they hold no room yet: else those
+            -- who wait would fill the counters of an empty queue. (The unique index decides; a big bulk
+            -- would need too many locks.)
+            PERFORM pg_advisory_xact_lock(k.lock) FROM (
+                SELECT hashtextextended(p_tenant || ' ' || r.idempotency_key, 0) AS lock
+                FROM jsonb_to_recordset(p_jobs) AS r (idempotency_key text)
+                WHERE r.idempotency_key IS NOT NULL ORDER BY 1) k;
+        END IF;
         SELECT coalesce(array_agg(r.n), '{}') INTO v_known
         FROM jsonb_to_recordset(p_jobs) AS r (n integer, idempotency_key text)
         JOIN job_history j ON j.tenant_id = p_tenant AND j.idempotency_key = r.idempotency_key
@@ -48,6 +57,8 @@ BEGIN
                (p_type ->> 'max_retries')::integer, (p_type ->> 'timeout')::interval, f.job_id,
                v_shards[f.k], v_now, v_now
         FROM fresh f
+        -- One order for all callers: two that share several keys wait for each other, not in a circle.
+        ORDER BY f.idempotency_key, f.n
         ON CONFLICT (tenant_id, idempotency_key)
             WHERE parent_job_id IS NULL AND replay_of IS NULL AND idempotency_key IS NOT NULL DO NOTHING
         RETURNING job_id

@@ -21,14 +21,16 @@ SELECT (SELECT version_num FROM durable_jobs_version) AS revision,
        obj_description('durable_jobs_version'::regclass, 'pg_class') AS digest
 """
 _UNSAFE = """
-SELECT r.rolname AS role, current_user AS me,
+SELECT r.rolname AS role, session_user AS me,
        CASE WHEN r.rolsuper THEN 'a superuser' WHEN r.rolbypassrls THEN 'allowed to bypass row-level security'
             ELSE 'the owner of the tables' END AS why
 FROM pg_roles r
-WHERE pg_has_role(current_user, r.oid, 'MEMBER')
+WHERE (pg_has_role(session_user, r.oid, 'MEMBER') OR pg_has_role(current_user, r.oid, 'MEMBER'))
   AND (r.rolsuper OR r.rolbypassrls
-       OR r.oid = (SELECT relowner FROM pg_class WHERE oid = 'job_history'::regclass))
-ORDER BY r.rolname = current_user DESC LIMIT 1
+       OR r.oid IN (SELECT c.relowner FROM pg_class c
+                    WHERE c.oid = 'job_history'::regclass
+                       OR (c.relrowsecurity AND c.relnamespace = 'public'::regnamespace)))
+ORDER BY r.rolname = session_user DESC LIMIT 1
 """
 
 

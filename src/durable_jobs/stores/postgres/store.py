@@ -90,14 +90,11 @@ class PgJobsStore(PgReconciler, PgOutbox, PgEffects, PgRetention):
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""
         tenant = required_tenant()
-        while True:
-            try:
-                rows: list[Any] = await self._db.fetch(REGISTER, register_params(tenant, jobs))
-            except psycopg.Error as error:
-                if error.sqlstate == PURGED_MEANWHILE:
-                    continue
-                raise refused(error, jobs) or error from error
-            return read_registered(tenant, jobs, rows)
+        try:
+            rows = await self._registered(tenant, jobs)
+        except psycopg.Error as error:
+            raise refused(error, jobs) or error from error
+        return read_registered(tenant, jobs, rows)
 
     async def get(self, job_id: UUID) -> Job:
         """Return one job; see `JobsStore.get`."""
@@ -141,6 +138,15 @@ class PgJobsStore(PgReconciler, PgOutbox, PgEffects, PgRetention):
         more = len(jobs) > limit
         shown = jobs[:limit]
         return Page(shown, Cursor(shown[-1].created_at, shown[-1].job_id) if more else None)
+
+    async def _registered(self, tenant: str, jobs: Sequence[NewJob]) -> list[Any]:
+        params = register_params(tenant, jobs)
+        try:
+            return await self._db.fetch(REGISTER, params)
+        except psycopg.Error as error:
+            if error.sqlstate != PURGED_MEANWHILE:
+                raise
+            return await self._db.fetch(REGISTER, params)
 
     async def _one(self, statement: str, job_id: UUID, **params: Any) -> Job:
         tenant = required_tenant()
