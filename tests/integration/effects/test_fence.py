@@ -15,8 +15,8 @@ from durable_jobs.errors import StoreUnavailable
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import Decision
 from durable_jobs.tenants import job_tenant_scope
-from tests.integration.effects.connections import psycopg_async
 from tests.integration.effects.world import TENANT, Request, World
+from tests.support.connections import psycopg_async
 from tests.support.eventually import eventually
 from tests.support.jobs import enter
 

@@ -17,7 +17,8 @@ from sqlalchemy.pool import NullPool
 from durable_jobs import JobContext, JobState, Skipped
 from durable_jobs.stores.protocols import Note
 from durable_jobs.tenants import job_tenant_scope
-from tests.integration.effects.connections import (
+from tests.integration.effects.world import TENANT, Request, World
+from tests.support.connections import (
     ASYNC,
     LETTER,
     SYNC,
@@ -25,7 +26,6 @@ from tests.integration.effects.connections import (
     statement,
     with_driver,
 )
-from tests.integration.effects.world import TENANT, Request, World
 from tests.support.eventually import eventually
 
 Letters = Callable[[], list[str]]

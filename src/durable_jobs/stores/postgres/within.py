@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.rows import tuple_row
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -43,7 +44,8 @@ class StoreWithin:
         params = register_params(tenant, jobs)
         with _refusals(jobs):
             if isinstance(self._connection, psycopg.AsyncConnection):
-                rows: Sequence[Any] = await (await self._connection.execute(REGISTER, params)).fetchall()
+                async with self._connection.cursor(row_factory=tuple_row) as cursor:
+                    rows: Sequence[Any] = await (await cursor.execute(REGISTER, params)).fetchall()
             else:
                 rows = _read((await self._connection.execute(_REGISTER, params)).all())
         return read_registered(tenant, jobs, rows)
@@ -62,7 +64,8 @@ class SyncStoreWithin:
         params = register_params(tenant, jobs)
         with _refusals(jobs):
             if isinstance(self._connection, psycopg.Connection):
-                rows: Sequence[Any] = self._connection.execute(REGISTER, params).fetchall()
+                with self._connection.cursor(row_factory=tuple_row) as cursor:
+                    rows: Sequence[Any] = cursor.execute(REGISTER, params).fetchall()
             else:
                 rows = _read(self._connection.execute(_REGISTER, params).all())
         return read_registered(tenant, jobs, rows)

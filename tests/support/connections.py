@@ -73,6 +73,12 @@ def psycopg_sync(url: str) -> Iterator[Any]:
 
 
 @contextmanager
+def psycopg_sync_dictionaries(url: str) -> Iterator[Any]:
+    with psycopg.connect(url, row_factory=dict_row) as connection:  # type: ignore[arg-type]
+        yield connection
+
+
+@contextmanager
 def sqlalchemy_sync(url: str) -> Iterator[Any]:
     with create_engine(with_driver(url, "psycopg"), poolclass=NullPool).begin() as connection:
         yield connection
@@ -94,6 +100,7 @@ ASYNC: dict[str, AsyncOpen] = {
 }
 SYNC: dict[str, SyncOpen] = {
     "psycopg": psycopg_sync,
+    "psycopg dictionaries": psycopg_sync_dictionaries,
     "sqlalchemy": sqlalchemy_sync,
     "sqlalchemy session": sqlalchemy_session,
 }
