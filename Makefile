@@ -6,7 +6,7 @@ UV := .uv/bin/uv
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: setup demo test lint
+.PHONY: setup demo test lint bench-setup bench bench-full
 
 setup: $(UV)
 	@echo "==> Installing what uv.lock names into .venv"
@@ -33,3 +33,13 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The other queues are installed beside, in .venv-bench. BENCH_OUT=FILE also writes the rows as JSON lines.
+bench-setup: $(UV)
+	@UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --quiet --locked --python .uv/bin/python --no-group dev --group bench
+
+bench: bench-setup
+	.venv-bench/bin/python -m benchmarks
+
+bench-full: bench-setup
+	.venv-bench/bin/python -m benchmarks --full

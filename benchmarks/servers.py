@@ -1,0 +1,104 @@
+"""The servers of a run: one Postgres with default settings and fsync on, and on it the Prefect server that
+`durable-jobs up` would start; each system has a database of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from durable_jobs.deployments.environment import base_environment
+from durable_jobs.deployments.prefect_server import answers, server_settings
+from durable_jobs.embedded import PostgresCluster
+from durable_jobs.embedded.ports import kept_port
+from durable_jobs.schema import migrate
+from durable_jobs.schema.roles import provision
+
+START_S = 180
+STOP_S = 20
+
+
+class Servers:
+    """Postgres, and Prefect."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing runs yet."""
+        self._folder = folder
+        self._cluster = PostgresCluster(folder / "postgres")
+        self._prefect: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Start both; `wait_for_prefect` tells when the second one answers."""
+        self._cluster.start()
+        port = kept_port(self._folder / "prefect-port")
+        self.environment = {
+            name: value
+            for name, value in base_environment(self._folder, port).items()
+            if name.startswith("PREFECT_")
+        } | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
+        url = make_url(self.owner_url("prefect")).set(drivername="postgresql+asyncpg")
+        settings = server_settings(self._folder, port, url.render_as_string(hide_password=False))
+        with (self._folder / "prefect.log").open("ab") as log:
+            self._prefect = subprocess.Popen(
+                [sys.executable, "-m", "prefect", "server", "start"],
+                env={**base_environment(self._folder, port), **settings},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_for_prefect(self) -> None:
+        """Return when the Prefect server answers."""
+        give_up = time.monotonic() + START_S
+        while not answers(self.environment["PREFECT_API_URL"]):
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"no Prefect server: {(self._folder / 'prefect.log').read_text()[-2000:]}")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """Stop both; their data go with the folder."""
+        if self._prefect is not None:
+            os.killpg(self._prefect.pid, signal.SIGTERM)
+            try:
+                self._prefect.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._prefect.pid, signal.SIGKILL)
+                self._prefect.wait()
+        self._cluster.remove()
+
+    def owner_url(self, name: str) -> str:
+        """Make a database and return its owner's URL."""
+        self._cluster.create_database(name)
+        return self._cluster.admin_url(name)
+
+    def our_urls(self, name: str) -> tuple[str, str]:
+        """Make a database with our schema; return the owner's URL and the application's."""
+        owner = self.owner_url(name)
+        migrate(owner)
+        return owner, provision(owner, secrets.token_urlsafe(16))
+
+
+@contextmanager
+def servers() -> Iterator[Servers]:
+    """Start the servers in a temporary folder and remove them behind the block."""
+    with tempfile.TemporaryDirectory(prefix="durable-jobs-bench-") as folder:
+        # The server runs as an account of its own, which must pass through.
+        Path(folder).chmod(0o711)
+        running = Servers(Path(folder))
+        try:
+            running.start()
+            yield running
+        finally:
+            running.stop()

@@ -1,0 +1,121 @@
+"""durable-jobs: validated payloads, durable history, row-level security, a bound on what waits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+
+import psycopg
+from pydantic import BaseModel
+
+from benchmarks.systems.base import System
+from durable_jobs import JobContext, Queue, job_tenant_scope, job_type, register_job, register_jobs
+from durable_jobs.executor.shift import Shift
+from durable_jobs.runtime import Runtime, install
+from durable_jobs.settings import Settings
+
+BENCH = Queue("bench", concurrency=500, max_pending=2_000_000)
+SHOWN = Queue("shown", concurrency=50, max_pending=100_000)
+_RATE = """
+    SELECT count(*) / extract(epoch FROM max(completed_at) - min(started_at))
+    FROM (SELECT started_at, completed_at FROM job_history WHERE completed_at IS NOT NULL
+          ORDER BY completed_at DESC LIMIT %s)
+"""
+
+_serving: Ours | None = None
+
+
+class Ping(BaseModel):
+    """A payload of two keys."""
+
+    at: int
+    note: str
+
+
+@job_type("BENCH", queue=BENCH, visibility="history")
+async def ping(request: Ping, context: JobContext) -> None:  # noqa: ARG001 -- the processor of a job type
+    """Do nothing, but tell when."""
+    if request.at and _serving is not None:
+        _serving.picked_up(request.at)
+
+
+@job_type("SHOWN", queue=SHOWN, visibility="task_run")
+async def shown(request: Ping, context: JobContext) -> None:
+    """Do nothing, as a task run."""
+
+
+class Ours(System):
+    """Everything through the public functions; drains by the flow `execute_jobs`."""
+
+    async def open(self) -> None:
+        global _serving
+        self.runtime = install(Runtime(Settings.load(database_url=self.url)))
+        self.store = await self.runtime.store()
+        _serving = self
+
+    async def close(self) -> None:
+        await self.runtime.close()
+
+    async def register(self) -> None:
+        await register_job("BENCH", {"at": time.monotonic_ns(), "note": "x"})
+
+    async def register_many(self, jobs: int) -> None:
+        await register_jobs("BENCH", [{"at": 0, "note": "x"}] * jobs)
+
+    async def register_shown(self, jobs: int) -> None:
+        """Register jobs that are to be seen as task runs."""
+        await register_jobs("SHOWN", [{"at": 0, "note": "x"}] * jobs)
+
+    async def register_for_tenants(self, tenants: int, each: int) -> None:
+        """Register for many tenants."""
+        for tenant in range(tenants):
+            with job_tenant_scope(f"tenant-{tenant:04}"):
+                await register_jobs("BENCH", [{"at": 0, "note": "x"}] * each)
+
+    async def drain(self, jobs: int) -> float:
+        from durable_jobs.flows.execute_jobs import execute_jobs  # Prefect loads slowly
+
+        await execute_jobs(until_empty=True, queues=["bench"])
+        return self._rate(jobs)
+
+    async def drain_shown(self, jobs: int) -> float:
+        """Drain what is to be seen as task runs, with the cap lifted."""
+        from durable_jobs.flows.execute_jobs import execute_jobs
+
+        os.environ["DURABLE_JOBS_VISIBLE_TASK_RUNS_PER_SECOND"] = "100000"
+        await execute_jobs(until_empty=True, queues=["shown"])
+        return self._rate(jobs)
+
+    async def drain_plainly(self, jobs: int) -> float:
+        """Drain by a shift alone, without Prefect."""
+        await self._shift(until_empty=True).run()
+        return self._rate(jobs)
+
+    async def serve(self) -> None:
+        await self._shift(until_empty=False).run()
+
+    async def clear(self) -> None:
+        with psycopg.connect(self._admin, autocommit=True) as owner:
+            owner.execute("DELETE FROM job_history WHERE state IN ('PENDING', 'RUNNING')")
+            owner.execute("UPDATE queue_pending SET pending = 0")
+            owner.execute("VACUUM (ANALYZE) job_history")
+
+    async def memory(self) -> float:
+        """Return what this process uses now (MiB)."""
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: ASYNC230, PTH123 -- /proc
+            return int(statm.read().split()[1]) * resource.getpagesize() / 2**20
+
+    def _shift(self, *, until_empty: bool, queues: Sequence[str] = ("bench",)) -> Shift:
+        return Shift(
+            self.store, self.runtime.registry, self.runtime.settings, queues=queues, until_empty=until_empty
+        )
+
+    def _rate(self, jobs: int) -> float:
+        with psycopg.connect(self._admin) as owner:
+            return float(owner.execute(_RATE, [jobs]).fetchone()[0])
+
+    @property
+    def _admin(self) -> str:
+        return os.environ["BENCH_ADMIN_URL"]
