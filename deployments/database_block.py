@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prefect.exceptions import ObjectNotFound
 from prefect_sqlalchemy import ConnectionComponents, SqlAlchemyConnector
 from pydantic import SecretStr
 from sqlalchemy.engine import make_url
@@ -28,3 +29,12 @@ async def save_database_block(database_url: str) -> None:
     )
     block = JobsDatabase(connector=SqlAlchemyConnector(connection_info=components))
     await block.asave(BLOCK_NAME, overwrite=True)
+
+
+async def stored_database_url() -> SecretStr | None:
+    """Return the URL in the block, or None when there is no block, or one that cannot be read."""
+    try:
+        block: JobsDatabase = await JobsDatabase.aload(BLOCK_NAME)
+    except (ValueError, ObjectNotFound):
+        return None
+    return block.url()

@@ -7,7 +7,7 @@ logging are kept. Every process carries a mark, by which what a killed run left 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,24 @@ def api_url(prefect_port: int) -> str:
 
 def application_environment(settings: Settings, home: Path, database_url: str) -> dict[str, str]:
     """Return the DURABLE_JOBS_* variables for flow runs: all that was set, paths absolute, no owner's URL."""
-    given = {name: getattr(settings, name) for name in settings.model_fields_set - NOT_HANDED_ON}
+    own = {"DURABLE_JOBS_HOME": str(home), "DURABLE_JOBS_DATABASE_URL": database_url}
+    return _given(settings) | own
+
+
+def public_environment(settings: Settings) -> dict[str, str]:
+    """Return the DURABLE_JOBS_* variables that anybody may read: all that was set, apart from secrets."""
+    secret = {name for name in settings.model_fields_set if isinstance(getattr(settings, name), SecretStr)}
+    return dict(sorted(_given(settings, without=secret).items()))
+
+
+def _given(settings: Settings, without: Set[str] = frozenset()) -> dict[str, str]:
+    given = {name: getattr(settings, name) for name in settings.model_fields_set - NOT_HANDED_ON - without}
     variables = {
         f"DURABLE_JOBS_{name.upper()}": _as_text(value) for name, value in given.items() if value is not None
     }
     if settings.modules:
         variables["DURABLE_JOBS_MODULES"] = ",".join(absolute(settings.modules))
-    return variables | {"DURABLE_JOBS_HOME": str(home), "DURABLE_JOBS_DATABASE_URL": database_url}
+    return variables
 
 
 def write_lines(variables: Mapping[str, str]) -> str:
@@ -76,4 +87,6 @@ def _as_text(value: Any) -> str:
         return str(value.total_seconds())
     if isinstance(value, SecretStr):
         return value.get_secret_value()
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
     return str(value)

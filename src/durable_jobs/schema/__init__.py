@@ -11,6 +11,7 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
@@ -29,6 +30,14 @@ def head() -> str:
     """Return the newest revision that this version of the package knows."""
     revision = ScriptDirectory.from_config(_config(None)).get_current_head()
     return str(revision)
+
+
+def knows(revision: str) -> bool:
+    """Tell whether a database at this revision is of this version of the package or an older one."""
+    try:
+        return ScriptDirectory.from_config(_config(None)).get_revision(revision) is not None
+    except CommandError:
+        return False
 
 
 def migrate(admin_url: str, revision: str = "head") -> None:

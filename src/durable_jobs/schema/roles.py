@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 from durable_jobs.schema.ddl import run
 from durable_jobs.urls import sqlalchemy_url
 
-_TABLES = (
+TABLES = (
     "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
     "queue_pending_released", "paused", "health_states", "purge_runs",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def apply_roles(connection: Connection) -> None:
         if not connection.scalar(text("SELECT true FROM pg_roles WHERE rolname = :r"), {"r": role}):
             run(connection, f"CREATE ROLE {{}} {attributes} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
     run(connection, "GRANT USAGE ON SCHEMA public TO {}, {}", app, enumerator)
-    for table in _TABLES:
+    for table in TABLES:
         run(connection, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {{}}", app)
     run(connection, "GRANT SELECT ON durable_jobs_version TO {}", app)
     _let_enumerate(connection, enumerator, app)
@@ -71,8 +71,7 @@ def _let_enumerate(connection: Connection, enumerator: str, app: str) -> None:
                 enumerator,
             )
     # A function may be given to a role only by a member of it, and the role must be able to own here.
-    is_superuser = connection.scalar(text("SELECT rolsuper FROM pg_roles WHERE rolname = current_user"))
-    if not is_superuser:
+    if not _may_become(connection, enumerator):
         run(connection, "GRANT {} TO CURRENT_USER", enumerator)
     run(connection, "GRANT CREATE ON SCHEMA public TO {}", enumerator)
     for function in _DEFINER_FUNCTIONS:
@@ -80,6 +79,14 @@ def _let_enumerate(connection: Connection, enumerator: str, app: str) -> None:
         run(connection, f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", app)
         run(connection, f"ALTER FUNCTION {function} OWNER TO {{}}", enumerator)
     run(connection, "REVOKE CREATE ON SCHEMA public FROM {}", enumerator)
+
+
+def _may_become(connection: Connection, role: str) -> bool:
+    """Tell whether the current role may already act as another; an administrator may have given it that."""
+    # Before Postgres 16 every member may.
+    version = int(connection.scalar(text("SELECT current_setting('server_version_num')")) or 0)
+    kind = "SET" if version >= 160_000 else "MEMBER"
+    return bool(connection.scalar(text("SELECT pg_has_role(:role, :kind)"), {"role": role, "kind": kind}))
 
 
 def provision(admin_url: str, password: str) -> str:
