@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
@@ -72,23 +72,29 @@ class Pace:
             self.rows = max(self.rows // 2, 1)
 
 
-async def walk(step: Step[W], pace: Pace, budget: Budget | None = None) -> AsyncIterator[W]:
+async def walk(
+    step: Step[W], pace: Pace, budget: Budget | None = None, *, waits: Sequence[float] = PATIENCE
+) -> AsyncIterator[W]:
     """Return page after page until the last, or until the budget is over.
+
+    A page that the store did not answer for is asked again, after each of the `waits` in seconds.
 
     Raises:
         StoreUnavailable: a page failed again and again.
     """
     after: Position | None = None
     while budget is None or not budget.is_over:
-        rows, page = await _patiently(step, after, pace)
+        rows, page = await _patiently(step, after, pace, waits)
         yield page
         if page.examined < rows or page.end is None:
             return
         after = page.end
 
 
-async def _patiently(step: Step[W], after: Position | None, pace: Pace) -> tuple[int, W]:
-    waits = iter(PATIENCE)
+async def _patiently(
+    step: Step[W], after: Position | None, pace: Pace, pauses: Sequence[float]
+) -> tuple[int, W]:
+    waits = iter(pauses)
     while True:
         rows, began = pace.rows, time.monotonic()
         try:
