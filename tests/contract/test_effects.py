@@ -187,7 +187,9 @@ async def test_a_released_effect_is_forgotten_and_an_unreleased_one_is_unknown(
     await store.end_effect(other, begun, released=False)
     assert [row["state"] for row in probe.effects()] == ["UNKNOWN"]
     assert probe.events() == []
-    # Too late: what is unknown is not released by the attempt that left it so.
+    # What is unknown is not taken again, nor released, by the attempt that left it so.
+    left = WantedEffect("invoice 7", "MAIL", begun.reservation or uuid4())
+    assert (await store.begin_effect(other, left, patience=SHORT)).answer is Answer.UNKNOWN
     await store.end_effect(other, begun, released=True)
     assert [row["state"] for row in probe.effects()] == ["UNKNOWN"]
 

@@ -58,6 +58,7 @@ class EffectBlock:
         self._connection = connection
         self._reservation = uuid4()
         self._in_doubt = False
+        self._entered = False
         self._bridge: Bridge
         self._own: OwnLedger
         self._ledger: Ledger
@@ -83,6 +84,11 @@ class EffectBlock:
         drive(self._leave(error))
 
     async def _enter(self) -> Effect:
+        if self._entered:
+            raise BadInput(
+                f"the block of effect {self._type} is entered again: call context.effect(...) anew"
+            )
+        self._entered = True
         job, store = self._execution.job, self._execution.store
         self._own = OwnLedger(store, job, self._bridge, self._execution.stopped)
         self._ledger = self._own

@@ -320,6 +320,42 @@ async def test_the_callers_transaction_keeps_its_own_settings_and_rows(
     assert seen == [{"lock_timeout": "7s", "tenants": "{}"}]
 
 
+@pytest.mark.parametrize(
+    "level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE]
+)
+async def test_in_a_stricter_isolation_it_is_once_too_and_the_callers_errors_are_the_callers(
+    world: World, letters: Letters, database_url: str, level: psycopg.IsolationLevel
+) -> None:
+    """A twin that committed after the transaction's snapshot is a serialization failure; a retry sees it."""
+
+    async def process(request: Request, context: JobContext) -> Any:
+        async with await psycopg.AsyncConnection.connect(database_url) as connection:
+            await connection.set_isolation_level(level)
+            await connection.execute("SELECT count(*) FROM letters")
+            if request.what == "second":
+                second_looked.set()
+                await first_committed.wait()
+            else:
+                await second_looked.wait()
+            async with context.effect("letter 7", "LETTER", connection=connection) as effect:
+                if effect.already_done:
+                    return Skipped("written", effect.original_job_id)
+                await connection.execute(LETTER)
+        first_committed.set()
+        return None
+
+    second_looked, first_committed = asyncio.Event(), asyncio.Event()
+    world.declare(process)
+    first, second = [await world.submit(what=what) for what in ("first", "second")]
+    await world.work()
+    assert (await world.get(first)).state is JobState.SUCCEEDED
+    failed = await world.get(second)
+    assert failed.failed_reason is not None
+    assert failed.failed_reason.startswith("SerializationFailure"), failed.failed_reason
+    assert world.skipped(await world.retried(failed)) is not None
+    assert letters() == ["dear"]
+
+
 @pytest.mark.parametrize("policy", ["repeat", "stop", "happened", "did not happen"])
 async def test_an_unknown_call_is_settled_by_its_policy_in_a_transaction_too(
     world: World, letters: Letters, database_url: str, policy: str

@@ -212,6 +212,23 @@ async def test_the_same_effect_inside_itself_is_refused(world: World) -> None:
     assert made == []
 
 
+async def test_a_block_is_entered_once(world: World) -> None:
+    made: list[int] = []
+
+    async def process(_: Request, context: JobContext) -> None:
+        block = context.effect("k", "MAIL")
+        for _ in range(2):
+            async with block as effect:
+                if not effect.already_done:
+                    made.append(1)
+
+    world.declare(process)
+    job = await world.executed()
+    assert job.failed_reason is not None
+    assert "is entered again: call context.effect(...) anew" in job.failed_reason
+    assert made == [1]
+
+
 async def test_with_on_the_event_loop_is_refused(world: World) -> None:
     async def process(_: Request, context: JobContext) -> None:
         with context.effect("k", "MAIL"):

@@ -56,7 +56,7 @@ BEGIN
             -- One snapshot for both: who confirms does so before the job ends.
             SELECT e.*, CASE
                 WHEN e.state = 'CONFIRMED' THEN 'done'
-                WHEN e.reservation = p_reservation THEN 'taken'
+                WHEN e.state = 'RESERVED' AND e.reservation = p_reservation THEN 'taken'
                 WHEN e.state = 'RESERVED' AND e.claim_token <> p_token AND EXISTS (
                     SELECT FROM job_history j
                     WHERE j.job_id = e.job_id AND j.claim_token = e.claim_token AND j.state = 'RUNNING'

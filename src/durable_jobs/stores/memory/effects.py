@@ -68,7 +68,7 @@ class MemoryEffects:
     def _answer(self, known: EffectRow, wanted: WantedEffect, job: ClaimedJob) -> Answer:
         if known.state is EffectState.CONFIRMED:
             return Answer.DONE
-        if known.reservation == wanted.reservation:
+        if known.state is EffectState.RESERVED and known.reservation == wanted.reservation:
             return Answer.TAKEN
         return Answer.HELD if self._is_held(known, besides=job.claim_token) else Answer.UNKNOWN
 

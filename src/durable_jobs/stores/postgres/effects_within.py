@@ -30,6 +30,7 @@ NAME = "SELECT set_config('durable_jobs.effect', CAST(%(reservation)s AS text), 
 NAMED = "SELECT current_setting('durable_jobs.effect', true)"
 _ELSEWHERE = {"42P01", "42703", "42883"}
 _NO_RIGHT = "42501"
+_AWAY = ("08", "53", "57")
 
 
 class CallersConnection:
@@ -121,6 +122,8 @@ def _translated() -> Iterator[None]:
                 f"connection cannot record an effect ({first_line(cause)}): it must lead to the jobs' database, as"
                 " a role that may use its tables; for another database leave connection away"
             ) from error
-        if isinstance(cause, psycopg.Error) and (ours := translate(cause)) is not cause:
+        away = code is None or code.startswith(_AWAY)
+        if away and isinstance(cause, psycopg.Error) and (ours := translate(cause)) is not cause:
             raise ours from error
+        # Of the caller's transaction, such as a serialization failure: the caller knows what to do.
         raise
