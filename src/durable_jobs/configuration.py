@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from durable_jobs.job_types import JobType
+from durable_jobs.policies import POLICIES
 from durable_jobs.queues import Queue
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
@@ -29,6 +30,10 @@ def describe(settings: Settings, registry: Registry) -> dict[str, Any]:
         "settings": describe_settings(settings),
         "queues": [_queue(queue) for _, queue in sorted(registry.queues.items())],
         "jobTypes": [_job_type(declared) for _, declared in sorted(registry.job_types.items())],
+        "policies": {
+            name: {"maxRetries": policy.max_retries, "retryable": policy.retryable}
+            for name, policy in sorted(POLICIES.items())
+        },
     }
 
 
@@ -80,6 +85,7 @@ def _job_type(declared: JobType) -> dict[str, Any]:
         "queue": declared.queue,
         "maxRetries": declared.max_retries,
         "retryable": declared.retryable,
+        "retryBackoff": None if declared.retry_backoff is None else iso(declared.retry_backoff),
         "timeout": iso(declared.timeout),
         "onOrphan": declared.on_orphan,
         "visibility": declared.visibility,

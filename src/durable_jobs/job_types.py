@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel
 
 from durable_jobs.errors import InvalidDeclaration
+from durable_jobs.policies import policy_of
 from durable_jobs.queues import Queue
 
 OnOrphan = Literal["fail", "replay"]
@@ -23,6 +24,7 @@ Upgrade = Callable[[dict[str, Any], int], dict[str, Any]]
 """Takes the stored payload and its version, returns the payload of the current version."""
 
 P = TypeVar("P", bound=Callable[..., Any])
+T = TypeVar("T")
 
 MARK = "__durable_job_type__"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -42,6 +44,7 @@ class JobType:
     on_orphan: OnOrphan
     visibility: Visibility
     version: int
+    retry_backoff: timedelta | None = None
     upgrade: Upgrade | None = field(default=None, repr=False)
     declared_queue: Queue | None = field(default=None, repr=False)
 
@@ -55,8 +58,9 @@ def job_type(
     name: str,
     *,
     queue: str | Queue = "default",
-    max_retries: int = 3,
-    retryable: bool = True,
+    max_retries: int | None = None,
+    retryable: bool | None = None,
+    retry_backoff: timedelta | None = None,
     timeout: timedelta = timedelta(hours=1),
     on_orphan: OnOrphan = "fail",
     visibility: Visibility = "task_run",
@@ -69,8 +73,11 @@ def job_type(
     Args:
         name: letters, digits, `_`, `.`, `-`; 100 characters at most. By custom in capitals.
         queue: a queue's name, or the `Queue` itself.
-        max_retries: how many new jobs the dead-letter flow may make of a failed one.
-        retryable: False means a failure is final.
+        max_retries: how many new jobs the dead-letter flow may make of a failed one. By default what
+            `durable_jobs.policies` says of the name, else 3.
+        retryable: False means a failure is final; by default as its policy says.
+        retry_backoff: how long the dead-letter flow lets the first retry wait, twice as long each
+            further one, a day at most; without it retries wait for nothing.
         timeout: how long one execution may take before it fails.
         on_orphan: "fail" when the executor dies, or "replay" to run the same job again.
         visibility: "task_run" shows each job as a Prefect task run, "history" only in job_history.
@@ -88,12 +95,13 @@ def job_type(
             processor=processor,
             payload_model=payload or _model_of(name, processor),
             queue=queue.name if isinstance(queue, Queue) else queue,
-            max_retries=_at_least(name, "max_retries", max_retries, 0),
-            retryable=retryable,
-            timeout=_positive(name, timeout),
+            max_retries=_at_least(name, "max_retries", _given(max_retries, policy_of(name).max_retries), 0),
+            retryable=_given(retryable, policy_of(name).retryable),
+            timeout=_positive(name, "timeout", timeout),
             on_orphan=_one_of(name, "on_orphan", on_orphan, ("fail", "replay")),
             visibility=_one_of(name, "visibility", visibility, ("task_run", "history")),
             version=_at_least(name, "version", version, 1),
+            retry_backoff=None if retry_backoff is None else _positive(name, "retry_backoff", retry_backoff),
             upgrade=upgrade,
             declared_queue=queue if isinstance(queue, Queue) else None,
         )
@@ -141,16 +149,20 @@ def _model_of(name: str, processor: Callable[..., Any]) -> type[BaseModel]:
     return model
 
 
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
 def _at_least(name: str, what: str, value: int, least: int) -> int:
     if value < least:
         raise InvalidDeclaration(f"job type {name!r}: {what} is {value}, it must be at least {least}")
     return value
 
 
-def _positive(name: str, timeout: timedelta) -> timedelta:
-    if timeout <= timedelta(0):
-        raise InvalidDeclaration(f"job type {name!r}: timeout is {timeout}, it must be longer than nothing")
-    return timeout
+def _positive(name: str, what: str, length: timedelta) -> timedelta:
+    if length <= timedelta(0):
+        raise InvalidDeclaration(f"job type {name!r}: {what} is {length}, it must be longer than nothing")
+    return length
 
 
 V = TypeVar("V", bound=str)

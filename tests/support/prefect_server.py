@@ -16,7 +16,7 @@ import httpx
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 AUTH = "letters:not-a-real-password"
-START_S = 90
+START_S = 180
 _COMMAND = (sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1")
 
 

@@ -14,6 +14,16 @@ import typer
 
 from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json, Tenant
+from durable_jobs.cli.in_bulk import (
+    ByReason,
+    BySince,
+    ByType,
+    DryRun,
+    SomeIds,
+    chosen,
+    resubmit_some,
+    retry_some,
+)
 from durable_jobs.cli.output import answer, answer_json, say
 from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.errors import DurableJobsError, NotAllowed, StoreUnavailable
@@ -47,22 +57,48 @@ def cancel(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None
     _each(job_ids, tenant, act, lambda job: f"{job.job_id} {_cancelled(job)}", as_json=as_json)
 
 
-def retry(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None:
-    """Make the retry of failed jobs; prints the id of each new job.
+def retry(
+    job_ids: SomeIds = None,
+    job_type: ByType = None,
+    since: BySince = None,
+    reason_like: ByReason = None,
+    dry_run: DryRun = False,
+    tenant: Tenant = TENANT,
+    as_json: Json = False,
+) -> None:
+    """Make the retry of failed jobs, named by their ids or by a filter; prints the id of each new job.
 
     A job that has had all its retries becomes ABANDONED instead, and can be resubmitted.
 
-    Example: durable-jobs retry 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55
+    Example: durable-jobs retry --type DOCUMENT_ARCHIVE --since 2h --reason-like timeout --dry-run
     """
-    _each(job_ids, tenant, _retry, lambda job: str(job.job_id), as_json=as_json)
+    some = chosen(job_ids, job_type, since, reason_like, dry_run=dry_run, tenant=tenant, as_json=as_json)
+    if some is None:
+        _each(job_ids or [], tenant, _retry, lambda job: str(job.job_id), as_json=as_json)
+    else:
+        retry_some(some)
 
 
-def resubmit(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None:
+def resubmit(
+    job_ids: SomeIds = None,
+    job_type: ByType = None,
+    since: BySince = None,
+    reason_like: ByReason = None,
+    dry_run: DryRun = False,
+    tenant: Tenant = TENANT,
+    as_json: Json = False,
+) -> None:
     """Submit failed and abandoned jobs anew, with all their retries; prints the id of each new job.
 
-    Example: durable-jobs resubmit $(durable-jobs list --state ABANDONED --json | jq -r '.jobs[].jobId')
+    With a filter, jobs that were resubmitted before are left out.
+
+    Example: durable-jobs resubmit --type DOCUMENT_ARCHIVE --since 1d
     """
-    _each(job_ids, tenant, _resubmit, lambda job: str(job.job_id), as_json=as_json)
+    some = chosen(job_ids, job_type, since, reason_like, dry_run=dry_run, tenant=tenant, as_json=as_json)
+    if some is None:
+        _each(job_ids or [], tenant, _resubmit, lambda job: str(job.job_id), as_json=as_json)
+    else:
+        resubmit_some(some)
 
 
 async def _retry(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:

@@ -15,6 +15,8 @@ from durable_jobs.runtime import current_runtime
 _QUEUE_HEADS = ("QUEUE", "CONCURRENCY", "MAX PENDING", "ISOLATION")
 _TYPE_HEADS = ("JOB TYPE", "QUEUE", "RETRIES", "TIMEOUT", "ON ORPHAN", "VISIBILITY", "FIELDS")
 
+_POLICY_HEADS = ("POLICY OF A TYPE THAT DOES NOT SAY", "RETRIES")
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -40,7 +42,8 @@ def config(as_json: Json = False) -> None:
         settings = zip(variables, map(_text, document["settings"].values()), strict=True)
         answer(table(("SETTING", "VALUE"), settings) + "\n")
         answer(table(_QUEUE_HEADS, map(_queue_row, document["queues"])) + "\n")
-        answer(table(_TYPE_HEADS, map(_type_row, document["jobTypes"])))
+        answer(table(_TYPE_HEADS, map(_type_row, document["jobTypes"])) + "\n")
+        answer(table(_POLICY_HEADS, map(_policy_row, document["policies"].items())))
 
 
 def _text(value: Any) -> str:
@@ -52,6 +55,11 @@ def _text(value: Any) -> str:
 def _queue_row(queue: dict[str, Any]) -> tuple[Any, ...]:
     bound = "no bound" if queue["maxPending"] is None else queue["maxPending"]
     return (queue["name"], queue["concurrency"], bound, queue["isolation"])
+
+
+def _policy_row(policy: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+    name, says = policy
+    return (name, says["maxRetries"] if says["retryable"] else "never")
 
 
 def _type_row(declared: dict[str, Any]) -> tuple[Any, ...]:

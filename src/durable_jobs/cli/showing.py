@@ -10,6 +10,7 @@ import typer
 
 from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json, Tenant
+from durable_jobs.cli.chains import show_chain
 from durable_jobs.cli.output import answer, answer_json, printable, say, table
 from durable_jobs.cli.running import with_store
 from durable_jobs.jobs import Job
@@ -29,14 +30,20 @@ def register(app: typer.Typer) -> None:
 
 def get(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the job.")],
+    chain: Annotated[
+        bool, typer.Option("--chain", help="All attempts: reasons, who retried, what remains.")
+    ] = False,
     tenant: Tenant = TENANT,
     as_json: Json = False,
 ) -> None:
-    """Show one job: state, reason, payload, result, lineage.
+    """Show one job: state, reason, payload, result, lineage; or its whole chain.
 
     Example: durable-jobs get 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55 --json
     """
     wanted = arguments.job_id(job_id)
+    if chain:
+        show_chain(wanted, tenant, as_json=as_json)
+        return
 
     async def read(_: Runtime, store: PgJobsStore) -> Job:
         return await store.get(wanted)

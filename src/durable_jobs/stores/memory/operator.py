@@ -63,10 +63,7 @@ class MemoryOperator(MemoryExecution):
             return row.job()
         child = self._again(row, max_pending, at)
         child.run_at = run_at or at
-        child.retry_count = row.retry_count + 1
-        child.parent_job_id, child.root_job_id = row.job_id, row.root_job_id
-        child.origin_job_id = row.origin_job_id
-        child.crash_count = row.crash_count
+        self._make_child_of(row, child)
         # The event tells how the job was when it was retried.
         self.memory.tell("retried", "INFO", row, at, retryChildId=str(child.job_id), by=by)
         row.state, row.retry_child_id, row.updated_at = JobState.RETRIED, child.job_id, at
@@ -124,6 +121,12 @@ class MemoryOperator(MemoryExecution):
         self.memory.jobs[new_id] = new
         self.memory.wake(new.queue)
         return new
+
+    def _make_child_of(self, row: Row, child: Row) -> None:
+        child.retry_count = row.retry_count + 1
+        child.parent_job_id, child.root_job_id = row.job_id, row.root_job_id
+        child.origin_job_id = row.origin_job_id
+        child.crash_count = row.crash_count
 
     def _resubmissions(self, row: Row) -> list[Row]:
         return [other for other in self.memory.of(row.tenant_id) if other.replay_of == row.job_id]

@@ -88,6 +88,10 @@ class Row:
         columns = vars(self) | ({"payload": None, "result": None} if brief else {})
         return Job.model_validate(copy.deepcopy(columns))
 
+    def payload_text(self) -> str:
+        """Return the payload as JSON text."""
+        return json.dumps(self.payload, ensure_ascii=False)
+
     def claimed(self) -> ClaimedJob:
         """Return what the executor sees of a running job."""
         if self.claim_token is None or self.deadline_at is None:
@@ -98,7 +102,7 @@ class Row:
             self.tenant_id,
             self.job_type,
             self.queue,
-            json.dumps(self.payload, ensure_ascii=False),
+            self.payload_text(),
             self.payload_version,
             self.retry_count,
             self.max_retries,
