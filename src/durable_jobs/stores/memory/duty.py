@@ -151,6 +151,10 @@ class MemoryDuty:
                 found = {e["tenant_id"] for e in self.memory.events if e["published_at"] is None} - {None}
             case "any":
                 found = {r.tenant_id for r in rows}
+            case "purgeable":
+                published = {e["tenant_id"] for e in self.memory.events if e["published_at"] is not None}
+                found = {r.tenant_id for r in rows} | {e.tenant_id for e in self.memory.effects.values()}
+                found |= published - {None}
             case _:
                 raise ValueError(f"unknown kind of tenants {kind!r}")
         return sorted(found)

@@ -19,6 +19,7 @@ from durable_jobs.errors import JobNotFound, QueueFull
 from durable_jobs.jobs import ClaimedJob, Job
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Executor, Paused
+from durable_jobs.stores.retention import PurgeTotals
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
@@ -160,6 +161,20 @@ class EffectRow:
 
 
 @dataclass
+class PurgeRunRow:
+    """A row of `purge_runs`."""
+
+    run_id: UUID
+    started_at: datetime
+    jobs_before: datetime
+    effects_before: datetime
+    finished_at: datetime | None = None
+    outcome: str | None = None
+    fault: str | None = None
+    totals: PurgeTotals = field(default_factory=lambda: PurgeTotals(0, 0, 0, 0))
+
+
+@dataclass
 class Memory:
     """Every table."""
 
@@ -170,6 +185,8 @@ class Memory:
     executors: dict[UUID, OnDuty] = field(default_factory=dict)
     leases: dict[tuple[str, UUID], int] = field(default_factory=dict)
     paused: dict[tuple[str, str], Paused] = field(default_factory=dict)
+    purge_runs: dict[UUID, PurgeRunRow] = field(default_factory=dict)
+    locks: set[str] = field(default_factory=set)
     listeners: list[tuple[Callable[[str], None], Callable[[str], None]]] = field(default_factory=list)
 
     def wake(self, queue: str) -> None:
