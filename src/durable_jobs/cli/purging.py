@@ -25,13 +25,15 @@ _HEADS = ("TENANT", "TYPE", "STATE", "JOBS", "BYTES", "OLDEST", "YOUNGEST")
 
 OlderThan = Annotated[
     str | None,
-    typer.Option(help="How long jobs are kept after their end, such as 30d or P30D.", show_default="30d"),
+    typer.Option(
+        help="How long jobs are kept after their end: 30d (the default), P14D, ...", show_default="30d"
+    ),
 ]
 EffectsOlderThan = Annotated[
-    str | None, typer.Option(help="How long effects are kept at least.", show_default="90d")
+    str | None, typer.Option(help="How long effects are kept at least; 90d by default.", show_default="90d")
 ]
 RedisOlderThan = Annotated[
-    str | None, typer.Option(help="How long finished BullMQ jobs are kept.", show_default="7d")
+    str | None, typer.Option(help="How long finished BullMQ jobs are kept; 7d by default.", show_default="7d")
 ]
 Tenants = Annotated[
     list[str] | None,
@@ -71,7 +73,8 @@ def purge(
     redis_older_than: RedisOlderThan = None,
     redis_prefix: Annotated[str, typer.Option(help="BullMQ's prefix in Redis.")] = PREFIX,
     time_budget: Annotated[
-        str | None, typer.Option(help="When to stop; the next purge goes on.", show_default="30m")
+        str | None,
+        typer.Option(help="When to stop; the next purge goes on. 30m by default.", show_default="30m"),
     ] = None,
     tenant: Tenants = None,
     as_json: Json = False,
