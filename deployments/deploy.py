@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from durable_jobs.cli.arguments import Json
 from durable_jobs.cli.output import answer, answer_json, say
 from durable_jobs.cli.running import quiet_logs
+from durable_jobs.deployments.automations import plan_automations
 from durable_jobs.deployments.database_block import stored_database_url
 from durable_jobs.deployments.deploy_database import plan_database
 from durable_jobs.deployments.deploy_deployments import Wanted, plan_deployments, wanted_deployment
@@ -36,6 +37,7 @@ DRY_RUN_HELP = "Show what would be done, and change nothing."
 POOL_HELP = (
     "Work pool of the deployments; made with type process if it is missing. Default: that of prefect.yaml."
 )
+NOTIFICATION_HELP = "Block that is told of CRITICAL events, as type-slug/name, such as slack-webhook/ops."
 ISOLATED_POOL_HELP = "Another work pool for jobs that run alone, with other resources."
 
 
@@ -48,12 +50,13 @@ def deploy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
     work_pool: Annotated[str | None, typer.Option(help=POOL_HELP)] = None,
     isolated_work_pool: Annotated[str | None, typer.Option(help=ISOLATED_POOL_HELP)] = None,
+    notification_block: Annotated[str | None, typer.Option(help=NOTIFICATION_HELP)] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a Prefect server and a Postgres of yours to what durable-jobs needs.
 
-    The schema and its roles, the blocks, the work pool, the deployments. What is as it should be is left alone,
-    so a second run changes nothing.
+    The schema and its roles, the blocks, the work pool, the deployments, the automations. What is as it should
+    be is left alone, so a second run changes nothing.
 
     Needs PREFECT_API_URL and DURABLE_JOBS_ADMIN_DATABASE_URL.
 
@@ -61,7 +64,9 @@ def deploy(
     """
     quiet_logs()
     pools: Pools = {None: work_pool, ISOLATED: isolated_work_pool or work_pool}
-    steps = asyncio.run(bring_about(Settings.load(), pools, dry_run=dry_run))
+    steps = asyncio.run(
+        bring_about(Settings.load(), pools, dry_run=dry_run, notification_block=notification_block)
+    )
     if as_json:
         answer_json(plan_json(steps, dry_run=dry_run))
         return
@@ -69,13 +74,16 @@ def deploy(
     answer(plan_sentence(steps, dry_run=dry_run))
 
 
-async def bring_about(settings: Settings, pools: Pools, *, dry_run: bool) -> list[Step]:
+async def bring_about(
+    settings: Settings, pools: Pools, *, dry_run: bool, notification_block: str | None = None
+) -> list[Step]:
     """Plan, and unless it is a dry run do, what is to be done; return the plan.
 
     Args:
         settings: with the owner's URL; what else was set reaches the flow runs.
         pools: the work pool of each deployment by its name, and under None that of all others.
         dry_run: change nothing.
+        notification_block: where CRITICAL events are told of, as `type-slug/name`; None keeps what is there.
 
     Raises:
         NoPrefectServer, PrefectUnavailable, PrefectRefused: of the server.
@@ -84,7 +92,7 @@ async def bring_about(settings: Settings, pools: Pools, *, dry_run: bool) -> lis
     """
     wanted = _wanted(settings, pools)
     async with named_server() as client:
-        steps = await _plan(client, settings, wanted)
+        steps = await _plan(client, settings, wanted, notification_block)
         for step in [] if dry_run else to_do(steps):
             say(f"{step.action} {step.kind} {step.name}")
             if step.apply is not None:
@@ -101,7 +109,9 @@ def _wanted(settings: Settings, pools: Pools) -> list[Wanted]:
     ]
 
 
-async def _plan(client: PrefectClient, settings: Settings, wanted: list[Wanted]) -> list[Step]:
+async def _plan(
+    client: PrefectClient, settings: Settings, wanted: list[Wanted], notification_block: str | None
+) -> list[Step]:
     stored = await stored_database_url()
     database = plan_database(_admin_url(settings), settings.database_url, stored)
     return [
@@ -110,6 +120,7 @@ async def _plan(client: PrefectClient, settings: Settings, wanted: list[Wanted])
         plan_block(stored, database.application_url),
         *await plan_pools(client, (one.fields["work_pool_name"] for one in wanted)),
         *await plan_deployments(client, wanted),
+        *await plan_automations(client, notification_block=notification_block),
         *await server_notes(client),
         *_settings_notes(settings),
     ]

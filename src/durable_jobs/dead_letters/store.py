@@ -28,14 +28,11 @@ class LetterFilter(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return what the database's functions take."""
-        pattern = self.reason_like
-        if pattern is not None and "%" not in pattern:
-            pattern = f"%{pattern}%"
         parts = {
             "job_ids": None if self.job_ids is None else [str(job_id) for job_id in self.job_ids],
             "job_type": self.job_type,
             "since": None if self.since is None else self.since.isoformat(),
-            "reason_like": pattern,
+            "reason_like": None if self.reason_like is None else f"%{self.reason_like}%",
         }
         return {name: part for name, part in parts.items() if part is not None}
 

@@ -1,11 +1,22 @@
-"""Alerts reach Prefect whatever happens to it: away, killed after accepting, late; each once in its table."""
+"""Alerts reach Prefect whatever happens to it, and automations act on them: on one real server, killed once."""
 
 from __future__ import annotations
 
 import resource
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import pytest
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+from prefect.client.schemas.objects import FlowRun
+from prefect.events import emit_event
+
+from durable_jobs.deployments.automations import apply_automations
+from durable_jobs.deployments.deploy_plan import Action
+from durable_jobs.errors import BadInput
 from durable_jobs.outbox.publishing import ON_THE_WAY, Published
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres import PgJobsStore
@@ -15,6 +26,7 @@ from durable_jobs.tenants import job_tenant_scope
 from tests.contract.test_failed_jobs import failed_job
 from tests.support.eventually import eventually
 from tests.support.prefect_server import PrefectServer
+from tests.support.webhook import Webhook
 
 SOON = timedelta(milliseconds=100)
 NEVER = timedelta(days=1)
@@ -134,3 +146,83 @@ async def test_a_refused_event_holds_no_other_back(
     assert (await publish_all(pg_store)).published == 5
     events = prefect_server.events(*ids_of(owner_connection))
     assert sorted(bool(e["payload"].get("cut")) for e in events) == [False] * 4 + [True]
+
+
+@pytest.fixture
+async def submit_deployment(prefect_server: PrefectServer) -> str:
+    """The deployment that the form of submit-job has; nobody executes its runs here."""
+    async with get_client() as client:
+        flow_id = await client.create_flow_from_name("submit-job")
+        return str(
+            await client.create_deployment(flow_id=flow_id, name="manual", enforce_parameter_schema=False)
+        )
+
+
+async def submitted(deployment_id: str) -> list[FlowRun]:
+    async with get_client() as client:
+        wanted = DeploymentFilter(id=DeploymentFilterId(any_=[UUID(deployment_id)]))
+        return await client.read_flow_runs(deployment_filter=wanted)
+
+
+async def test_automations_are_applied_by_name_and_a_persons_decisions_stay(
+    prefect_server: PrefectServer, submit_deployment: str
+) -> None:
+    with Webhook() as hook:
+        await notification_block(hook, "first")
+        async with get_client() as client:
+            first = await apply_automations(client, notification_block="custom-webhook/first")
+            again = await apply_automations(client)
+            assert [step.action for step in first] == [Action.CREATE] * 3
+            assert [step.action for step in again] == [Action.UNCHANGED] * 3
+            [notifies] = await client.read_automations_by_name(first[0].name)
+            await client.pause_automation(notifies.id)
+            changed = await apply_automations(client, silence=timedelta(minutes=7))
+            assert [step.action for step in changed] == [Action.UNCHANGED, Action.CHANGE, Action.UNCHANGED]
+            [notifies] = await client.read_automations_by_name(first[0].name)
+            assert not notifies.enabled
+            with pytest.raises(BadInput, match="custom-webhook/nobody' does not exist"):
+                await apply_automations(client, notification_block="custom-webhook/nobody")
+            for step in first:
+                for automation in await client.read_automations_by_name(step.name):
+                    await client.delete_automation(automation.id)
+
+
+async def test_automations_notify_watch_the_reconciler_and_submit_a_job(
+    prefect_server: PrefectServer, pg_store: PgJobsStore, submit_deployment: str
+) -> None:
+    with Webhook() as hook:
+        await notification_block(hook, "ops")
+        async with get_client() as client:
+            await apply_automations(
+                client, notification_block="custom-webhook/ops", silence=timedelta(seconds=10)
+            )
+        asked = {"job_type": "WORK", "data": {"n": 7, "why": 'a "quote"'}, "tenant": "acme", "priority": 5}
+        event = emit_event("durable-jobs.submit", {"prefect.resource.id": "outside.1"}, payload=asked)
+        assert event is not None
+        await pg_store.record_events(
+            [
+                NewEvent("jobs.dlq.critical", "CRITICAL", {"why": "1,000 dead letters"}),
+                NewEvent("jobs.dlq.warning", "WARNING", {"why": "only a warning"}),
+            ]
+        )
+        await publish_all(pg_store)
+
+        def told() -> bool:
+            return any("1,000 dead letters" in body for body in hook.received) and any(
+                "does not reconcile" in body for body in hook.received
+            )
+
+        await eventually(told, timedelta(seconds=60), every=timedelta(milliseconds=200))
+        [run] = await eventually(lambda: submitted(submit_deployment), timedelta(seconds=30))
+        assert run.parameters == asked | {"idempotency_key": f"event {event.id}"}
+        assert not any("only a warning" in body for body in hook.received)
+        # None has started itself: what they did is one message for one event, and one run.
+        assert sum("1,000 dead letters" in body for body in hook.received) == 1
+        assert len(await submitted(submit_deployment)) == 1
+
+
+async def notification_block(hook: Webhook, name: str) -> None:
+    block = CustomWebhookNotificationBlock(
+        name=name, url=hook.url, json_data={"subject": "{{subject}}", "body": "{{body}}"}
+    )
+    await block.save(name, overwrite=True)
