@@ -157,6 +157,26 @@ async def test_effects_do_not_go_before_their_chain(store: AnyStore, probe: Prob
     assert len(probe.effects()) == 1
 
 
+async def test_effects_do_not_go_before_what_was_submitted_anew(store: AnyStore, probe: Probe) -> None:
+    with job_tenant_scope("acme"):
+        await store.register_idempotent([new_job()])
+        [job] = (await store.claim(await enter(store), QUEUE, 1)).jobs
+        wanted = WantedEffect(str(job.job_id), "MAIL", uuid4(), None)
+        await store.begin_effect(job, wanted, patience=DAY)
+        await store.confirm_effect(job, wanted, None)
+        await store.finish([failed(job)])
+        new = await store.resubmit(job.job_id, max_pending=None)
+    assert (await purge_in(store, 1_000))[1].effects == 0
+    assert ids(probe) == {new.job_id}
+    anew = await store.claim_job(await enter(store), "acme", new.job_id)
+    assert anew is not None
+    begun = await store.begin_effect(anew, WantedEffect(None, "MAIL", uuid4(), None), patience=DAY)
+    assert begun.answer is Answer.DONE
+    await store.finish([succeeded(anew)])
+    assert (await purge_in(store, 1_000))[1].effects == 1
+    assert probe.effects() == []
+
+
 async def test_ret5_published_events_go_with_their_job_and_others_never(
     store: AnyStore, probe: Probe
 ) -> None:

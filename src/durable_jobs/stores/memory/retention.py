@@ -231,7 +231,7 @@ class MemoryRetention:
         self, tenant: str | None, limits: Limits, after: Position | None, limit: int
     ) -> GonePage:
         page = self._old_effects(tenant, limits, after, limit)
-        gone = [e for *_, e in page if self._effect_is_due(e, limits) and not self._has_chain(e.root_job_id)]
+        gone = [e for *_, e in page if self._effect_is_due(e, limits) and not self._found_by(e)]
         for effect in gone:
             del self.memory.effects[effect.tenant_id, effect.key, effect.effect_type]
         return GonePage(**_walked(page), gone=len(gone))
@@ -281,12 +281,17 @@ class MemoryRetention:
         chain = [row for row in self.memory.jobs.values() if row.root_job_id == root]
         return all(row.completed_at is not None and row.completed_at < limits.jobs_before for row in chain)
 
-    def _has_chain(self, root: UUID) -> bool:
-        return any(row.root_job_id == root for row in self.memory.jobs.values())
+    def _found_by(self, effect: EffectRow) -> list[Row]:
+        """Return the chain that made it, and what was submitted anew from that chain."""
+        root = effect.root_job_id
+        return [row for row in self.memory.jobs.values() if root in (row.root_job_id, row.origin_job_id)]
 
     def _effect_is_due(self, effect: EffectRow, limits: Limits) -> bool:
         since = effect.confirmed_at or effect.created_at
-        return since < limits.effects_before and self._chain_is_due(effect.root_job_id, limits)
+        return since < limits.effects_before and all(
+            row.completed_at is not None and row.completed_at < limits.jobs_before
+            for row in self._found_by(effect)
+        )
 
     def _event_is_due(self, event: Mapping[str, Any], limits: Limits) -> bool:
         return event["published_at"] < limits.now and event["job_id"] not in self.memory.jobs
