@@ -53,6 +53,9 @@ def apply_roles(connection: Connection) -> None:
             run(connection, f"CREATE ROLE {{}} {attributes} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
     run(connection, "GRANT USAGE ON SCHEMA public TO {}, {}", app, enumerator)
     for table in TABLES:
+        # A database that was brought to an older revision does not have the newer ones.
+        if connection.scalar(text("SELECT to_regclass(:t)"), {"t": table}) is None:
+            continue
         run(connection, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {{}}", app)
     run(connection, "GRANT SELECT ON durable_jobs_version TO {}", app)
     _let_enumerate(connection, enumerator, app)

@@ -155,6 +155,8 @@ def test_what_prefect_lacks_is_told(
     assert "the Prefect server" in found["clocks"]["message"]
     assert found["Prefect version"]["status"] == "ok"
     assert found["task run recorder"]["status"] == "ok"
+    assert found["Prefect retention"]["status"] == "warning"
+    assert "DB_VACUUM_ENABLED=events,flow_runs" in found["Prefect retention"]["wayOut"]
     assert "execute-jobs/shift" in found["deployments"]["message"]
     assert found["deployments"]["status"] == "failed"
 

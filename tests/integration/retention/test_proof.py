@@ -253,6 +253,19 @@ async def test_only_one_purge_is_at_work(pg_store: PgJobsStore, database_url: st
     await purge_once(pg_store)
 
 
+async def test_the_lock_outlives_a_timeout_of_idle_transactions(own: Urls) -> None:
+    with psycopg.connect(own.admin, autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {owner.info.dbname} SET idle_in_transaction_session_timeout = '100ms'")
+        async with open_store(own.application) as store:
+            async with recorded(store, await Periods().limits(store, FLOOR)):
+                [(pid,)] = owner.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+                owner.execute("SELECT pg_sleep(0.3)")
+                assert owner.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory'").fetchall() == [
+                    (pid,)
+                ]
+            assert (await store.purge_state()).last_success_at is not None
+
+
 async def test_the_record_of_purges_does_not_grow_without_bound(
     pg_store: PgJobsStore, owner: psycopg.Connection
 ) -> None:

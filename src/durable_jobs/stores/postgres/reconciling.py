@@ -11,6 +11,13 @@ from uuid import UUID
 from durable_jobs.stores.postgres.operator import PgOperator
 from durable_jobs.stores.protocols import LoneJob, RemovedExecutor
 
+# The transaction that holds a lock waits without a word for as long as the work takes. It has no snapshot
+# and changes nothing, so it holds up nobody.
+_STAY = """
+SELECT set_config(name, '0', true) FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+"""
+
 
 class PgReconciler(PgOperator):
     """Dead executors, and jobs that run alone."""
@@ -19,6 +26,7 @@ class PgReconciler(PgOperator):
     async def only_one(self, name: str) -> AsyncIterator[bool]:
         """Hold an advisory lock; in a transaction, so that it also holds behind a pooler."""
         async with self._db.transaction() as connection:
+            await connection.execute(_STAY)
             cursor = await connection.execute(
                 "SELECT pg_try_advisory_xact_lock(hashtext(%s))", [f"durable_jobs.{name}"]
             )
