@@ -5,6 +5,7 @@ from __future__ import annotations
 from prefect import flow
 from prefect.logging import get_run_logger
 
+from durable_jobs.tasks.publishing import publish_events
 from durable_jobs.tasks.reconciling import (
     leave_duty_artifact,
     repair_runs,
@@ -29,5 +30,6 @@ async def jobs_reconcile() -> None:
         await stop_runs(runtime)
         report = await settle_orphans(runtime)
         repairs = await repair_runs(runtime, report)
+        await publish_events(runtime.store)
         await leave_duty_artifact(runtime, report)
         await tell_of_pass(runtime, report, repairs)

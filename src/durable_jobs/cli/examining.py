@@ -18,6 +18,7 @@ from durable_jobs.cli.checks.database import (
 from durable_jobs.cli.checks.findings import Finding, failed, ok, unknown
 from durable_jobs.cli.checks.job_modules import check_modules
 from durable_jobs.cli.checks.on_duty import check_duty
+from durable_jobs.cli.checks.outbox import check_outbox
 from durable_jobs.cli.checks.prefect_api import address, check_api, check_deployments, open_client
 from durable_jobs.cli.checks.recorder import check_recorder
 from durable_jobs.cli.checks.recorder_lag import Lag
@@ -74,6 +75,7 @@ async def _examine_database(settings: Settings, skew: Skew, lag: Lag) -> list[Fi
             found.append(await _told(name, check))
         try:
             found += await check_duty(store, settings, now)
+            found.append(await check_outbox(store, now))
             found.append(await check_retention(store, now))
             await lag.look_at_database(store, now)
         except _DATABASE_ANSWERS as error:

@@ -16,7 +16,7 @@ from tests.support.cluster import Urls
 from tests.support.command import Command
 
 HEALTHY = {
-    "retention",
+    "retention", "events",
     "settings", "job modules", "database", "database version", "schema", "database role",
     "row-level security", "paused", "oldest waiting job",
 }  # fmt: skip
@@ -43,6 +43,20 @@ def test_a_healthy_database_is_ok_and_what_cannot_be_told_is_unknown(command: Co
     text = command("check")
     assert text.code == 0
     assert "-> start the stack with `durable-jobs up`" in text.out
+
+
+def test_events_that_do_not_reach_prefect_are_seen(
+    command: Command, owner_connection: psycopg.Connection
+) -> None:
+    insert = (
+        "INSERT INTO job_events (event, severity, occurred_at) VALUES ('x', 'INFO', now() - interval '{}')"
+    )
+    owner_connection.execute(insert.format("1 minute"))
+    assert checked(command)[1]["events"]["status"] == "ok"
+    owner_connection.execute(insert.format("1 hour"))
+    code, found = checked(command)
+    assert (code, found["events"]["status"]) == (0, "warning")
+    assert "2 wait for Prefect, the oldest for 1:00:0" in found["events"]["message"]
 
 
 def test_jobs_that_are_due_and_nobody_to_execute_them_is_a_failure(
