@@ -5,6 +5,8 @@ The same look before and after a purge is what proves it.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from durable_jobs.errors import RetentionViolated
 from durable_jobs.retention.walking import Pace, walk
 from durable_jobs.states import JobState
 from durable_jobs.stores.retention import DueGroup, Limits, RetentionStore
@@ -19,6 +22,12 @@ from durable_jobs.stores.retention import DueGroup, Limits, RetentionStore
 COUNTED = 50_000
 """Rows of a page that is only counted."""
 EXAMPLES = 5
+STATISTICS_LAG = 15.0
+"""Seconds after which the database's statistics know of rows that have gone."""
+BLIND = (
+    "retention: no tenant is seen although job_history has rows: the role that enumerates tenants has lost its"
+    " policy or its rights; run the migrations again (durable-jobs deploy)"
+)
 
 
 class Ages(NamedTuple):
@@ -95,6 +104,21 @@ async def look(store: RetentionStore, limits: Limits, *, tenants: Sequence[str] 
     if tenants is None:
         names.append(None)
     return Look(limits, looker.ages, {name: await looker.look_at(name) for name in names})
+
+
+async def require_sight(store: RetentionStore) -> None:
+    """Return when tenants are seen, or there is nothing to see: a purge that sees nobody proves nothing.
+
+    Raises:
+        RetentionViolated: no tenant is seen although there are jobs.
+        StoreUnavailable: the store does not answer.
+    """
+    gives_up_at = time.monotonic() + STATISTICS_LAG
+    while not await store.tenants("purgeable") and await store.has_rows():
+        if time.monotonic() > gives_up_at:
+            raise RetentionViolated(BLIND, early=False)
+        # Statistics lag behind a purge that took everything.
+        await asyncio.sleep(0.5)
 
 
 class _Looker:

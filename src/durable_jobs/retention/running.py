@@ -15,7 +15,7 @@ from durable_jobs.errors import PurgeUnderWay
 from durable_jobs.redis_health.target import target_of_settings
 from durable_jobs.retention.bullmq import PREFIX, RedisPurged, purge_redis
 from durable_jobs.retention.figures import purge_figures
-from durable_jobs.retention.looking import Look, look
+from durable_jobs.retention.looking import Look, look, require_sight
 from durable_jobs.retention.periods import Periods
 from durable_jobs.retention.purging import Purged, purge
 from durable_jobs.retention.recording import LOCK, Finish, PurgeRecord, recorded
@@ -57,7 +57,14 @@ class PurgeRun:
         self.totals = PurgeTotals(0, 0, 0, 0)
 
     async def look(self) -> Look:
-        """Look at what is due, before anything goes."""
+        """Look at what is due, before anything goes.
+
+        Raises:
+            RetentionViolated: no tenant is seen although there are jobs.
+            StoreUnavailable: the store does not answer.
+        """
+        if self._tenants is None:
+            await require_sight(self._store)
         self.before = await look(self._store, self.limits, tenants=self._tenants)
         self.live = sum(count.jobs for count in await self._store.counts() if count.state in LIVE)
         return self.before

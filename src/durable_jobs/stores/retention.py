@@ -153,6 +153,10 @@ class RetentionStore(Protocol):
         """Return tenants; kind `purgeable`: with jobs, effects or published events."""
         ...
 
+    async def has_rows(self) -> bool:
+        """Tell whether there is any job, by the store's own statistics: a check of the enumeration."""
+        ...
+
     async def counts(self) -> list[QueueCount]:
         """Return how many jobs are live or dead letters, over all tenants."""
         ...

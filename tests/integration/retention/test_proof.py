@@ -10,11 +10,13 @@ import psycopg
 import pytest
 
 from durable_jobs.errors import PurgeRefused, PurgeUnderWay, RetentionViolated
-from durable_jobs.retention import Budget, Periods, look, purge, recorded, verify
+from durable_jobs.retention import Budget, Periods, look, looking, purge, purge_run, recorded, verify
+from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import NewEvent
 from durable_jobs.tenants import job_tenant_scope
 from tests.support.cluster import Urls
+from tests.support.eventually import eventually
 from tests.support.history import DAY, add_chain, add_effect, add_event, add_job, add_jobs, job_ids, rows_of
 from tests.support.purges import FLOOR, purge_once
 from tests.support.stores import open_store
@@ -251,6 +253,22 @@ async def test_only_one_purge_is_at_work(pg_store: PgJobsStore, database_url: st
         with pytest.raises(PurgeUnderWay, match="another purge"):
             await purge_once(pg_store)
     await purge_once(pg_store)
+
+
+async def test_a_purge_that_sees_no_tenant_is_no_success(own: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "STATISTICS_LAG", 0.1)
+    with psycopg.connect(own.admin, autocommit=True) as owner:
+        add_jobs(owner, 10, OLD)
+        for table in ("job_history", "job_events", "job_effects"):
+            owner.execute(f"DROP POLICY enumerate_tenants ON {table}")
+        async with open_store(own.application) as store:
+            await eventually(store.has_rows)
+            settings = Settings(database_url=own.application)
+            with pytest.raises(RetentionViolated, match="no tenant is seen"):
+                async with purge_run(store, settings, Periods()) as run:
+                    await run.look()
+            assert (await store.purge_state()).failing_runs == 1
+        assert rows_of(owner, "job_history") == 10
 
 
 async def test_the_lock_outlives_a_timeout_of_idle_transactions(own: Urls) -> None:

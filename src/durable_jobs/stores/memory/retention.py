@@ -58,6 +58,10 @@ class MemoryRetention:
             if alone:
                 self.memory.locks.discard(name)
 
+    async def has_rows(self) -> bool:
+        """Tell whether there is any job."""
+        return bool(self.memory.jobs)
+
     async def list_due_jobs(
         self, tenant_id: str, limits: Limits, *, after: Position | None = None, limit: int
     ) -> DueJobs:
