@@ -115,4 +115,3 @@ def test_what_cannot_be_right_is_named(bills: Command) -> None:
         result = bills("effects", *arguments)
         assert (result.code, result.out) == (2, "")
         assert message in result.err
-    assert "effects" in bills("--help").out.split()
