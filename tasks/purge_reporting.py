@@ -84,7 +84,8 @@ def _stays(run: PurgeRun, before: Look) -> str:
         ("jobs that wait or run", run.live, "never go"),
         (f"jobs that ended in the last {_days(run.periods.jobs)} days", young, "too young"),
         ("older jobs of chains", look.total("kept_with_chain"), "a retry of theirs is not due yet"),
-        ("effects past their time", look.total("effects_kept"), "their chain is still there"),
+        ("younger effects", look.young_effects, "too young"),
+        ("older effects", look.total("effects_kept"), "their chain is still there"),
     ]
     if run.after is not None:
         rows.append(("jobs, effects and events that are due", _left(run.after), "see above"))

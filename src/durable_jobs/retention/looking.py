@@ -88,6 +88,11 @@ class Look:
         """Return the sum of a figure over all tenants."""
         return sum(getattr(tenant, name) for tenant in self.tenants.values())
 
+    @property
+    def young_effects(self) -> int:
+        """How many confirmed effects are not over their time."""
+        return sum(tenant.effects_ages[1] + tenant.effects_ages[2] for tenant in self.tenants.values())
+
     def by_age(self) -> Counter[int]:
         """Return ended jobs by age, over all tenants."""
         return sum((tenant.ages for tenant in self.tenants.values()), Counter())

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
 
 from durable_jobs.cli.checks.findings import Finding, failed, ok, unknown, warning
 from durable_jobs.stores.retention import RetentionStore
@@ -14,6 +15,7 @@ NAME, PREFECT_NAME = "retention", "Prefect retention"
 LONG_AGO = timedelta(hours=49)
 """A nightly purge that has not succeeded for so long has failed twice, or is not started."""
 RUN_IT = "`prefect deployment run jobs-purge/nightly` runs it now, and its artifact says what is wrong"
+_DURATION = TypeAdapter(timedelta)
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED=events,flow_runs"
 
 
@@ -56,6 +58,7 @@ async def check_prefect_retention(client: httpx.AsyncClient) -> Finding:
 
 
 def _days(period: Any) -> str:
-    if isinstance(period, (int, float)):
-        return f"{period / 86_400:g} days"
-    return str(period)
+    try:
+        return f"{_DURATION.validate_python(period) / timedelta(days=1):g} days"
+    except ValidationError:
+        return str(period)
