@@ -15,6 +15,7 @@ from durable_jobs.jobs import Job
 from durable_jobs.payloads import Data
 from durable_jobs.registration import chunked, distinct, merged, prepare, prepare_many
 from durable_jobs.runtime import current_runtime
+from durable_jobs.stores.postgres.bound import hung_up_after
 from durable_jobs.stores.postgres.database import connection_options, translate
 from durable_jobs.stores.postgres.within import sync_within
 from durable_jobs.tenants import DEFAULT_TENANT, current_tenant, job_tenant_scope
@@ -83,7 +84,8 @@ def _register(jobs: list[Any], connection: Any) -> list[Job]:
             registered = sync_within(connection).register_idempotent(to_insert)
         else:
             try:
-                with _pool().connection() as own:
+                bound = current_runtime().settings.database_timeout
+                with _pool().connection() as own, hung_up_after(bound, own):
                     registered = sync_within(own).register_idempotent(to_insert)
             except (psycopg.Error, PoolTimeout) as error:
                 raise translate(error) from error

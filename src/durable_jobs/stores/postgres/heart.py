@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 
 from durable_jobs.errors import StoreUnavailable
+from durable_jobs.stores.postgres.bound import hung_up_after
 from durable_jobs.stores.postgres.database import translate
 from durable_jobs.stores.postgres.duty import BEAT
 
@@ -22,7 +23,7 @@ class PgHeart:
         """Connect at the first beat."""
         self._executor_id = executor_id
         self._options = options
-        self._timeout_ms = int(timeout.total_seconds() * 1000)
+        self._timeout = timeout
         self._connection: psycopg.Connection[Any] | None = None
 
     def beat(self) -> bool:
@@ -38,9 +39,10 @@ class PgHeart:
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(**self._options)
-            with self._connection.transaction():
+            with hung_up_after(self._timeout, self._connection), self._connection.transaction():
                 self._connection.execute(
-                    "SELECT set_config('statement_timeout', %s, true)", [str(self._timeout_ms)]
+                    "SELECT set_config('statement_timeout', %s, true)",
+                    [str(int(self._timeout.total_seconds() * 1000))],
                 )
                 cursor = self._connection.execute(statement, {"executor": self._executor_id})
                 return cast("tuple[Any, ...] | None", cursor.fetchone())
