@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from durable_jobs.errors import InvalidPayload, PayloadTooLarge
 from durable_jobs.job_types import JobType
@@ -71,12 +71,20 @@ def load(declared: JobType, text: str, version: int) -> BaseModel:
                 f"payload of {declared.name} cannot be upgraded from version {version} to {declared.version}:"
                 f" {type(error).__name__}: {error}"
             ) from error
-    return _validated(declared, text)
+    try:
+        return _read_back(declared, text)
+    except ValidationError as error:
+        raise InvalidPayload(_explain(declared, error)) from error
 
 
 def load_stored(declared: JobType, payload: Any, version: int) -> BaseModel:
     """Read a payload that the database's driver has already parsed; see `load`."""
     return load(declared, json.dumps(payload), version)
+
+
+def _read_back(declared: JobType, text: str | bytes) -> BaseModel:
+    """Read what was stored: by the names of the fields, whatever names a request uses."""
+    return declared.payload_model.model_validate_json(text, by_alias=True, by_name=True)
 
 
 def _validated(declared: JobType, data: Data) -> BaseModel:
@@ -99,7 +107,24 @@ def _dumped(declared: JobType, request: BaseModel) -> Any:
     try:
         return request.model_dump(mode="json", round_trip=True, warnings="error")
     except (PydanticSerializationError, ValueError, RecursionError) as error:
-        raise InvalidPayload(f"payload of {declared.name} cannot be written as JSON: {error}") from error
+        path = _unwritable(request)
+        raise InvalidPayload(
+            f"payload of {declared.name} at {path} cannot be written as JSON: {error}"
+        ) from error
+
+
+def _unwritable(request: BaseModel) -> str:
+    def bad(value: Any) -> bool:
+        try:
+            to_jsonable_python(value)
+        except (PydanticSerializationError, ValueError, RecursionError):
+            return True
+        return False
+
+    try:
+        return _first(vars(request), bad) or "(root)"
+    except RecursionError:
+        return "(root)"
 
 
 def _json(declared: JobType, tree: Any) -> bytes:
@@ -130,15 +155,15 @@ def _refuse_depth(declared: JobType, tree: Any, max_depth: int) -> None:
 
 def _refuse_change(declared: JobType, request: BaseModel, text: bytes) -> None:
     try:
-        back = declared.payload_model.model_validate_json(_as_jsonb_returns(text))
+        back = _read_back(declared, _as_jsonb_returns(text))
     except ValidationError as error:
         raise InvalidPayload(
             f"{_explain(declared, error)}; it was accepted but could not be read back from JSON"
         ) from error
     if back != request:
-        path = _difference(request.model_dump(), back.model_dump()) or "(root)"
+        path = _difference(request.model_dump(), back.model_dump()) or _difference(vars(request), vars(back))
         raise InvalidPayload(
-            f"payload of {declared.name} at {path}: the value would not come back equal from JSON;"
+            f"payload of {declared.name} at {path or '(root)'}: the value would not come back equal from JSON;"
             " give the field a type that says what it is (UUID, datetime, Decimal, set[int], bytes, ...)"
         )
 

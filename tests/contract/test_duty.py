@@ -64,19 +64,23 @@ async def test_idle_and_draining_are_told(store: AnyStore) -> None:
     assert (view.idle, view.draining) == (False, True)
 
 
-async def test_a_sleeping_executor_is_woken_by_work_and_told_of_a_cancel(store: AnyStore) -> None:
+async def test_a_sleeping_executor_is_woken_by_work_and_told_of_a_cancel(
+    store: AnyStore, request: pytest.FixtureRequest
+) -> None:
+    if "pgbouncer" in request.node.name:
+        pytest.skip("LISTEN needs a session of its own; behind a transaction pooler polling is enough")
     executor = await enter(store)
     queues: list[str] = []
     cancels: list[str] = []
     listening = asyncio.create_task(store.listen(queues.append, cancels.append))
     await eventually(lambda: queues == [""])
     await store.set_idle(executor, True)
-    request = new_job()
+    job = new_job()
     with job_tenant_scope("acme"):
-        await store.register_idempotent([request])
+        await store.register_idempotent([job])
         await eventually(lambda: queues == ["", QUEUE])
         await store.claim(executor, QUEUE, 1)
-        await store.cancel(request.job_id)
+        await store.cancel(job.job_id)
         await eventually(lambda: cancels == [str(executor)])
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)

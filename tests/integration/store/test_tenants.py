@@ -16,6 +16,7 @@ from durable_jobs.errors import BadInput, JobNotFound, MissingTenant, QueueFull
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import JobFilter
 from durable_jobs.tenants import job_tenant_scope
+from tests.support import pgbouncer
 from tests.support.jobs import new_job
 from tests.support.probes import PgProbe
 from tests.support.stores import open_store
@@ -110,24 +111,43 @@ async def test_ten_thousand_mixed_operations_on_two_connections(
     database_url: str, owner_connection: psycopg.Connection
 ) -> None:
     async with open_store(database_url, pool_size=2) as store:
-        mine: dict[str, list[UUID]] = {}
-        for tenant in TENANTS:
-            requests = [new_job() for _ in range(20)]
-            with job_tenant_scope(tenant):
-                await store.register_idempotent(requests)
-            mine[tenant] = [request.job_id for request in requests]
-        traffic = Traffic(store, mine)
-        numbers = iter(range(OPERATIONS))
+        await mixed_operations(store, OPERATIONS)
+    check_writers(owner_connection)
 
-        async def caller() -> None:
-            for number in numbers:
-                await traffic.call(number)
-                if number % 100 == 0:
-                    assert await store._db.fetch("SELECT * FROM job_history", {}) == []
 
-        await asyncio.gather(*(caller() for _ in range(CALLERS)))
-    assert traffic.done == OPERATIONS
-    rows = PgProbe(owner_connection).jobs()
+async def test_a_transaction_pooler_leaks_no_tenant(
+    database_url: str, owner_connection: psycopg.Connection
+) -> None:
+    if pgbouncer.program() is None:
+        pytest.skip("PgBouncer is not installed (apt-get install pgbouncer)")
+    with pgbouncer.before(database_url) as url:
+        async with open_store(url, pool_size=8, prepared_statements=False) as store:
+            await mixed_operations(store, OPERATIONS // 10)
+    check_writers(owner_connection)
+
+
+async def mixed_operations(store: PgJobsStore, number_of_operations: int) -> None:
+    mine: dict[str, list[UUID]] = {}
+    for tenant in TENANTS:
+        requests = [new_job() for _ in range(20)]
+        with job_tenant_scope(tenant):
+            await store.register_idempotent(requests)
+        mine[tenant] = [request.job_id for request in requests]
+    traffic = Traffic(store, mine)
+    numbers = iter(range(number_of_operations))
+
+    async def caller() -> None:
+        for number in numbers:
+            await traffic.call(number)
+            if number % 100 == 0:
+                assert await store._db.fetch("SELECT * FROM job_history", {}) == []
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    assert traffic.done == number_of_operations
+
+
+def check_writers(connection: psycopg.Connection) -> None:
+    rows = PgProbe(connection).jobs()
     assert len(rows) == 60
     by = [(row["tenant_id"], row["progress"]["by"]) for row in rows if row["progress"]]
     assert len(by) > 30
