@@ -47,8 +47,10 @@ def libpq_url(url: str) -> str:
     from sqlalchemy.engine import make_url
 
     written = make_url(sqlalchemy_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
-    # SQLAlchemy leaves spaces as they are; libpq refuses them, and shows the password in its message.
-    return written.replace(" ", "%20")
+    # SQLAlchemy leaves spaces before the query as they are (libpq refuses them, and shows the password
+    # in its message), and writes them as "+" in the query, which is a plus to libpq.
+    address, mark, query = written.partition("?")
+    return address.replace(" ", "%20") + mark + query.replace("+", "%20")
 
 
 def without_password(url: str) -> str:

@@ -30,3 +30,15 @@ def test_a_password_of_odd_characters_reaches_sqlalchemy_unchanged() -> None:
 def test_a_plain_url_is_read_without_sqlalchemy_and_means_the_same(url: str) -> None:
     with_it = make_url(sqlalchemy_url(url)).set(drivername="postgresql")
     assert conninfo_to_dict(libpq_url(url)) == conninfo_to_dict(with_it.render_as_string(hide_password=False))
+
+
+def test_options_with_spaces_and_plus_signs_reach_libpq_as_they_are() -> None:
+    url = "postgresql://u:p@h/d?options=-c%20jit%3Doff%20-c%20work_mem%3D1MB&application_name=a%2Bb"
+    assert conninfo_to_dict(libpq_url(url)) == {
+        "user": "u",
+        "password": "p",
+        "host": "h",
+        "dbname": "d",
+        "options": "-c jit=off -c work_mem=1MB",
+        "application_name": "a+b",
+    }
