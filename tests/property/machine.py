@@ -121,7 +121,7 @@ class JobsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.before)
     @rule(pick=numbers)
     def cancel(self, pick: int) -> None:
-        job = self.any_job(pick, *JobState)
+        job = self.any_job(pick, "SUCCEEDED", "PENDING", "RUNNING", "FAILED")
         self.asked_for(job, lambda job_id: self.store.cancel(job_id))
 
     @precondition(lambda self: self.before)

@@ -119,6 +119,7 @@ PLANTS = {
 }
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_fault_in_the_database_is_found(plant: str, new_database: Callable[[], Urls]) -> None:
     function, right, wrong, found = PLANTS[plant]

@@ -65,7 +65,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 def told(process: subprocess.Popen[str]) -> list[object]:
     """Return what it printed until its end, one JSON document a line."""
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     if process.returncode:
         raise RuntimeError(f"{process.args} ended with {process.returncode}")
     return [json.loads(line) for line in output.splitlines()]

@@ -131,6 +131,7 @@ async def test_a_database_that_accepts_no_writes(own: Urls, own_store: PgJobsSto
     assert await works(own_store)
     set_for_all(own, "default_transaction_read_only", "on")
     try:
+        await eventually(lambda: is_read_only(own_store))
         with job_tenant_scope("acme"), pytest.raises(StoreUnavailable, match="read-only"):
             await own_store.register_idempotent([new_job()])
         with pytest.raises(StoreUnavailable, match="read-only"):
@@ -138,6 +139,17 @@ async def test_a_database_that_accepts_no_writes(own: Urls, own_store: PgJobsSto
     finally:
         set_for_all(own, "default_transaction_read_only", "off")
     await eventually(lambda: works(own_store))
+
+
+async def is_read_only(store: PgJobsStore) -> bool:
+    # A reload reaches each connection when its server process next looks; ask all that are in the pool.
+    asked = await asyncio.gather(
+        *(
+            store._db.fetch("SELECT current_setting('transaction_read_only'), pg_sleep(0.1)", {})
+            for _ in range(3)
+        )
+    )
+    return all(rows[0][0] == "on" for rows in asked)
 
 
 def set_for_all(own: Urls, setting: str, value: str) -> None:

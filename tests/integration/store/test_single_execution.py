@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import psycopg
+import pytest
 
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.tenants import job_tenant_scope
@@ -19,6 +20,7 @@ BY_ID = 300
 IN_BATCHES = 3_000
 
 
+@pytest.mark.timeout(300)
 async def test_four_processes_race_for_thousands_of_jobs(
     pg_store: PgJobsStore, database_url: str, owner_connection: psycopg.Connection
 ) -> None:
@@ -96,7 +98,9 @@ def _all_moved(connection: psycopg.Connection) -> bool:
     return all(row["progress"] for row in running_rows)
 
 
-async def test_a_finish_waits_for_a_row_that_is_being_changed(pg_store: PgJobsStore, admin_url: str) -> None:
+async def test_a_finish_waits_for_a_row_that_is_being_changed(
+    pg_store: PgJobsStore, admin_url: str, owner_connection: psycopg.Connection
+) -> None:
     executor = await enter(pg_store)
     with job_tenant_scope("acme"):
         await pg_store.register_idempotent([new_job()])
@@ -104,7 +108,7 @@ async def test_a_finish_waits_for_a_row_that_is_being_changed(pg_store: PgJobsSt
     async with await psycopg.AsyncConnection.connect(admin_url) as other:
         await other.execute("UPDATE job_history SET progress = '{}'")
         finishing = asyncio.create_task(pg_store.finish([succeeded(job)]))
-        await eventually(lambda: _is_waiting(other))
+        await eventually(lambda: _is_waiting(owner_connection))
         await other.commit()
         assert await finishing == []
     with job_tenant_scope("acme"):
@@ -112,8 +116,6 @@ async def test_a_finish_waits_for_a_row_that_is_being_changed(pg_store: PgJobsSt
     assert (done.state, done.progress) == ("SUCCEEDED", {})
 
 
-async def _is_waiting(connection: psycopg.AsyncConnection) -> bool:
-    cursor = await connection.execute(
-        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%finish_jobs%'"
-    )
-    return bool(await cursor.fetchall())
+def _is_waiting(connection: psycopg.Connection) -> bool:
+    statement = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%finish_jobs%'"
+    return bool(connection.execute(statement).fetchall())

@@ -107,6 +107,7 @@ class Traffic:
             await self.store._db.in_transaction(work)
 
 
+@pytest.mark.timeout(300)
 async def test_ten_thousand_mixed_operations_on_two_connections(
     database_url: str, owner_connection: psycopg.Connection
 ) -> None:

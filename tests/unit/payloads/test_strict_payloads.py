@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -23,9 +24,8 @@ from durable_jobs.job_types import JobType, Upgrade
 
 
 def declared(model: type[BaseModel], *, version: int = 1, upgrade: Upgrade | None = None) -> JobType:
-    return JobType(
-        "T", print, model, "default", 3, True, timedelta(hours=1), "fail", "history", version, upgrade
-    )
+    kind = JobType("T", print, model, "default", 3, True, timedelta(hours=1), "fail", "history", version)
+    return replace(kind, upgrade=upgrade)
 
 
 def field(kind: Any) -> type[BaseModel]:
@@ -160,8 +160,10 @@ def test_json_text_and_mappings_and_models_are_the_same_request() -> None:
 def test_the_hash_tells_types_apart() -> None:
     one, other = field(int), field(int)
     first = payloads.store(declared(one), {"value": 1}, max_bytes=100, max_depth=9)
-    kind = JobType("U", print, other, "default", 3, True, timedelta(hours=1), "fail", "history", 1)
-    assert payloads.store(kind, {"value": 1}, max_bytes=100, max_depth=9).hash != first.hash
+    assert (
+        payloads.store(replace(declared(other), name="U"), {"value": 1}, max_bytes=100, max_depth=9).hash
+        != first.hash
+    )
 
 
 def test_names_that_differ_in_json_come_back_too() -> None:
