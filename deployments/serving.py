@@ -22,6 +22,7 @@ from prefect.runner import Runner
 from prefect.settings import get_current_settings
 
 from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
+from durable_jobs.deployments.automations import apply_automations
 from durable_jobs.deployments.block_types import offer_block_types
 from durable_jobs.deployments.database_block import save_database_block
 from durable_jobs.deployments.dead_executors import settle_dead_executors
@@ -96,6 +97,7 @@ async def _prepare(settings: Settings, deployment_ids: Sequence[UUID]) -> None:
     async with get_client() as client:
         for deployment_id in deployment_ids:
             await offer_job_types(client, deployment_id, load_registry(settings.modules).job_types)
+        await apply_automations(client)
 
 
 async def _clear_up(deployment_ids: Sequence[UUID]) -> None:

@@ -19,6 +19,7 @@ from durable_jobs.dead_letters.health import Thresholds
 from durable_jobs.errors import BadInput, NotAllowed
 from durable_jobs.flows.execute_jobs import execute_jobs
 from durable_jobs.flows.jobs_dlq_retry import jobs_dlq_retry
+from durable_jobs.flows.jobs_reconcile import jobs_reconcile
 from durable_jobs.flows.retry_jobs import retry_jobs
 from durable_jobs.loading import load_registry
 from durable_jobs.registration import prepare, register_all
@@ -280,6 +281,14 @@ async def test_a_person_looks_first_and_then_retries(pg_store: PgJobsStore, rows
     assert child.state is JobState.PENDING
     told = next(e for e in rows.events() if e["event"] == "jobs.job.retried")
     assert told["payload"]["by"].startswith("flow run ")
+
+
+async def test_the_reconciler_publishes_what_no_shift_did(pg_store: PgJobsStore, rows: PgProbe) -> None:
+    await failed_jobs(pg_store, 2)
+    await jobs_reconcile()
+    assert [e["posted_at"] is not None for e in rows.events() if e["event"] == "jobs.job.failed"] == [
+        True
+    ] * 2
 
 
 async def test_evt2_our_own_flows_are_no_dead_letters(pg_store: PgJobsStore, rows: PgProbe) -> None:
