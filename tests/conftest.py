@@ -10,6 +10,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import hypothesis  # noqa: F401 -- its plugin imports it amid the first failure, where that may fail itself
 import psycopg
 import pytest
 

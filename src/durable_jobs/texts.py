@@ -71,9 +71,16 @@ def _json(value: Any) -> str:
         text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (ValueError, TypeError, RecursionError):
-        return json.dumps(clean(repr(value)))
+        return json.dumps(clean(_shown(value)))
     # jsonb has no NUL; in a result it is replaced, since the work is done.
     return storable_json(tree) if "\\u0000" in text else text
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as broken:  # noqa: BLE001 -- a representation of job code may fail in any way
+        return f"({type(value).__name__}, cannot be shown: {type(broken).__name__})"
 
 
 def _storable(node: Any) -> Any:

@@ -37,6 +37,8 @@ _AWAY = {
     "57P02": "it crashed and recovers",
     "57P03": "it is starting up",
     "57014": "it cancelled the statement",
+    "40P01": "two transactions waited for each other and it ended this one; try again",
+    "40001": "another transaction changed the same rows; try again",
 }
 _OUTDATED = {"42P01", "42883", "42703"}
 _NO_RIGHTS = "42501"
