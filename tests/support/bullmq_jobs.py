@@ -1,8 +1,8 @@
 """Makes jobs with a real BullMQ, at any time in the past: run it as a process of its own.
 
-Usage: python -m tests.support.bullmq_jobs SPEC, where SPEC is JSON: port, password, prefix, queue, age
-(seconds), and how many jobs are to be completed, failed, waiting, delayed, active and blocked (a parent
-that waits for a failed child). Prints the ids by kind.
+Usage: python -m tests.support.bullmq_jobs SPECS, where SPECS is JSON, a list of: port, password, prefix,
+queue, age (seconds), and how many jobs are to be completed, failed, waiting, delayed, active and blocked (a
+parent that waits for a failed child). Prints the ids by kind for each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def run_all(queue: str, options: dict[str, Any], expected: int) -> None:
     await worker.close()
 
 
-async def main(spec: dict[str, Any]) -> None:
+async def make(spec: dict[str, Any]) -> dict[str, list[str]]:
     prefix, name = spec["prefix"], spec["queue"]
     connection = {"host": "127.0.0.1", "port": spec["port"], "password": spec["password"]}
     options = {"prefix": prefix, "connection": connection}
@@ -73,11 +73,16 @@ async def main(spec: dict[str, Any]) -> None:
     await add("waiting", {})
     await add("delayed", {}, delay=3_600_000)
     await queue.close()
-    sys.stdout.write(json.dumps(ids))
+    return ids
+
+
+async def main(specs: list[dict[str, Any]]) -> None:
+    real, made = time.time, []
+    for spec in specs:
+        time.time = lambda age=spec["age"]: real() - age
+        made.append(await make(spec))
+    sys.stdout.write(json.dumps(made))
 
 
 if __name__ == "__main__":
-    spec = json.loads(sys.argv[1])
-    real = time.time
-    time.time = lambda: real() - spec["age"]
-    asyncio.run(main(spec))
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -36,25 +36,21 @@ def client(server: RedisServer) -> Iterator[redis.Redis]:
         yield connected
 
 
-def bullmq(
-    server: RedisServer, age: timedelta, *, prefix: str = "pv:jobs", **counts: Any
-) -> dict[str, list[str]]:
-    """Have a real BullMQ make jobs so long ago, and return their ids by kind."""
-    spec = {
-        "port": server.port,
-        "password": PASSWORD,
-        "prefix": prefix,
-        "queue": "default",
-        "age": age.total_seconds(),
-    }
+def bullmq(server: RedisServer, *specs: dict[str, Any]) -> list[dict[str, list[str]]]:
+    """Have a real BullMQ make jobs, and return their ids by kind, for each of the specs."""
+    common = {"port": server.port, "password": PASSWORD, "prefix": "pv:jobs", "queue": "default"}
     made = subprocess.run(
-        [sys.executable, "-m", "tests.support.bullmq_jobs", json.dumps(spec | counts)],
+        [sys.executable, "-m", "tests.support.bullmq_jobs", json.dumps([common | spec for spec in specs])],
         capture_output=True,
         check=True,
         timeout=60,
     )
-    ids: dict[str, list[str]] = json.loads(made.stdout)
+    ids: list[dict[str, list[str]]] = json.loads(made.stdout)
     return ids
+
+
+def of(age: timedelta, **spec: Any) -> dict[str, Any]:
+    return {"age": age.total_seconds(), **spec}
 
 
 def target_of(server: RedisServer) -> RedisTarget:
@@ -74,10 +70,13 @@ def everything(server: RedisServer) -> dict[str, Any]:
 async def test_completed_and_failed_jobs_over_7_days_go_and_nothing_else(
     server: RedisServer, client: redis.Redis
 ) -> None:
-    old = bullmq(server, OLD, completed=3, failed=2, waiting=2, delayed=1, active=1, blocked=1)
-    young = bullmq(server, YOUNG, queue="other", completed=2, failed=2)
-    strange = bullmq(server, OLD, prefix="pv", queue="jobs", completed=1)
-    longer = bullmq(server, OLD, prefix="pv:jobs:more", queue="default", completed=1)
+    old, young, strange, longer = bullmq(
+        server,
+        of(OLD, completed=3, failed=2, waiting=2, delayed=1, active=1, blocked=1),
+        of(YOUNG, queue="other", completed=2, failed=2),
+        of(OLD, prefix="pv", queue="jobs", completed=1),
+        of(OLD, prefix="pv:jobs:more", completed=1),
+    )
     client.set("pv:jobs:default:unrelated", "kept")
     client.zadd("pv:jobs:scores:completed", {"no queue of BullMQ": 0})
     before = everything(server)
@@ -107,7 +106,7 @@ async def test_completed_and_failed_jobs_over_7_days_go_and_nothing_else(
 
 
 async def test_a_dry_run_counts_and_takes_nothing(server: RedisServer, client: redis.Redis) -> None:
-    bullmq(server, OLD, completed=2, failed=1)
+    bullmq(server, of(OLD, completed=2, failed=1))
     before = everything(server)
     purged = await purge(server, dry_run=True)
     assert purged.gone == 3
@@ -116,7 +115,7 @@ async def test_a_dry_run_counts_and_takes_nothing(server: RedisServer, client: r
 
 
 async def test_many_go_in_small_steps(server: RedisServer, client: redis.Redis) -> None:
-    bullmq(server, OLD, completed=1, blocked=1)
+    bullmq(server, of(OLD, completed=1, blocked=1))
     for n in range(3 * STEP):
         client.hset(f"pv:jobs:default:many-{n}", mapping={"name": "work", "finishedOn": 1})
         client.zadd("pv:jobs:default:completed", {f"many-{n}": 1})
@@ -130,7 +129,8 @@ async def test_many_go_in_small_steps(server: RedisServer, client: redis.Redis) 
 async def test_a_key_of_deduplication_goes_with_its_job_only(
     server: RedisServer, client: redis.Redis
 ) -> None:
-    [mine, other] = bullmq(server, OLD, completed=2)["completed"]
+    [made] = bullmq(server, of(OLD, completed=2))
+    mine, other = made["completed"]
     for job in (mine, other):
         client.hset(f"pv:jobs:default:{job}", "deid", f"once-{job}")
     client.set(f"pv:jobs:default:de:once-{mine}", mine)

@@ -261,6 +261,7 @@ async def test_a_purge_that_sees_no_tenant_is_no_success(own: Urls, monkeypatch:
         add_jobs(owner, 10, OLD)
         for table in ("job_history", "job_events", "job_effects"):
             owner.execute(f"DROP POLICY enumerate_tenants ON {table}")
+        owner.execute("SELECT pg_stat_force_next_flush()")
         async with open_store(own.application) as store:
             await eventually(store.has_rows)
             settings = Settings(database_url=own.application)
