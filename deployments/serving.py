@@ -21,7 +21,7 @@ from prefect.logging import get_logger
 from prefect.runner import Runner
 from prefect.settings import get_current_settings
 
-from durable_jobs.deployments.aftermath import close_dead_runs, drop_missed_runs
+from durable_jobs.deployments.aftermath import close_dead_runs
 from durable_jobs.deployments.automations import apply_automations
 from durable_jobs.deployments.block_types import offer_block_types
 from durable_jobs.deployments.database_block import save_database_block
@@ -31,6 +31,7 @@ from durable_jobs.deployments.manifest import is_scheduled, read_manifest
 from durable_jobs.deployments.served import served
 from durable_jobs.loading import load_registry
 from durable_jobs.settings import Settings
+from durable_jobs.tasks.lost_runs import drop_missed_runs
 
 POLL = timedelta(seconds=2)
 REQUESTED_AT_ONCE = 16

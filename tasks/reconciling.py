@@ -16,6 +16,7 @@ from durable_jobs.executor.duty import BEATS
 from durable_jobs.reconciling import Reconciler, ReconcileReport
 from durable_jobs.stores.protocols import ExecutorView, NewEvent
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
+from durable_jobs.tasks.lost_runs import clear_up_runs
 from durable_jobs.tasks.runs import close_run, is_starting, kill_run, start_run
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tasks.texts import cell
@@ -36,6 +37,8 @@ class Repairs(NamedTuple):
     closed: int = 0
     dispatched: int = 0
     started_shift: bool = False
+    lost: int = 0
+    missed: int = 0
 
 
 async def stop_runs(runtime: OpenRuntime) -> int:
@@ -58,10 +61,12 @@ async def repair_runs(runtime: OpenRuntime, report: ReconcileReport) -> Repairs:
     try:
         closed = [await close_run(e.flow_run_id, DEAD) for e in report.removed if e.flow_run_id is not None]
         started = await _replace_shift(runtime)
+        dispatched = await dispatch_if_prefect_answers(runtime)
+        cleared = await clear_up_runs(runtime)
     except (httpx.HTTPError, ObjectNotFound) as error:
         logger.warning("flow runs not repaired", error=str(error))
         return Repairs()
-    return Repairs(sum(closed), await dispatch_if_prefect_answers(runtime), started)
+    return Repairs(sum(closed), dispatched, started, cleared.lost, cleared.missed)
 
 
 async def _replace_shift(runtime: OpenRuntime) -> bool:

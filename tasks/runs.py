@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,8 @@ from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterId,
     FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterExpectedStartTime,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
@@ -21,6 +23,7 @@ from prefect.states import Cancelling, Crashed
 
 ON_ITS_WAY = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING)
 STARTING = timedelta(minutes=1)
+PAGE = 200
 
 
 async def start_run(deployment: str, parameters: Mapping[str, Any], idempotency_key: str) -> FlowRun:
@@ -71,6 +74,24 @@ def _starts_now(run: FlowRun) -> bool:
         return due is not None and due <= now + timedelta(seconds=5)
     began = run.start_time or run.expected_start_time or now
     return now - began < STARTING
+
+
+async def find_runs(
+    client: PrefectClient,
+    deployment_ids: Collection[UUID],
+    types: Sequence[StateType],
+    before: datetime | None = None,
+) -> list[FlowRun]:
+    """Return all runs of deployments in states of these types, due before a time if one is given."""
+    criteria = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=list(deployment_ids)),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(types))),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=before) if before else None,
+    )
+    found: list[FlowRun] = []
+    while page := await client.read_flow_runs(flow_run_filter=criteria, limit=PAGE, offset=len(found)):
+        found += page
+    return found
 
 
 async def close_run(flow_run_id: UUID, message: str) -> bool:
