@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +12,20 @@ import typer
 
 from durable_jobs.deployments import environment
 from durable_jobs.deployments.demo_folder import HOME, demo_folder, sweep_killed_demos
+from durable_jobs.deployments.demo_kill import ShiftKiller
 from durable_jobs.deployments.demo_view import counts_view, outcomes, totals
 from durable_jobs.deployments.demo_work import archive_all, documents_below
 from durable_jobs.deployments.progress import Progress
 from durable_jobs.deployments.running import run_stack
 from durable_jobs.deployments.stack import Stack, StackOptions
-from durable_jobs.documents.samples import write_samples
+from durable_jobs.documents.samples import write_large, write_samples
 from durable_jobs.embedded.ports import free_port
 from durable_jobs.settings import Settings
+from durable_jobs.stores.postgres import PgJobsStore
 
 DOCUMENTS_HELP = "Archive the documents of this folder; without it some are made for the purpose."
+# An accident is noticed sooner than in earnest, where a busy machine must not be taken for a dead one.
+HEARTBEAT, STALE = timedelta(seconds=1), timedelta(seconds=6)
 KEEP_HELP = "Keep everything running after the outcomes, to look around, until Ctrl-C."
 
 
@@ -40,15 +45,24 @@ def demo(
         if swept := sweep_killed_demos():
             progress.report(f"Removed what {swept} killed demos had left behind")
         # The documents may be anywhere, which is a matter of trust outside of development.
-        settings = Settings.load(environment="development")
+        settings = Settings.load(
+            environment="development", heartbeat_interval=HEARTBEAT, running_stale_after=STALE
+        )
         stack = Stack(StackOptions(folder / HOME, free_port(), None, settings), progress.report)
-        paths = chosen if chosen is not None else write_samples(folder / "documents")
+        paths = chosen if chosen is not None else _samples(folder / "documents")
         progress.report(f"Documents: {len(paths)} in {documents or folder / 'documents'}")
         hint = "(Ctrl-C stops it)" if keep else "(to look around there: durable-jobs demo --keep)"
         if not run_stack(
             stack, progress, lambda: _work(stack, settings, paths, folder, progress, hint), keep=keep
         ):
             raise typer.Exit(130)
+
+
+def _samples(folder: Path) -> list[Path]:
+    """Make documents; those in the middle take long enough for the shift to be killed at work."""
+    paths = write_samples(folder)
+    middle = len(paths) // 2
+    return [*paths[:middle], *write_large(folder), *paths[middle:]]
 
 
 def _work(
@@ -60,7 +74,12 @@ def _work(
         f"Archiving: one job a document, executed by the Prefect flow execute-jobs, {stack.ui_url}"
     )
     with counts_view(progress.console) as view:
-        jobs = asyncio.run(archive_all(paths, folder / "archive", view.show, stack.watch))
+
+        def killer(store: PgJobsStore) -> ShiftKiller:
+            return ShiftKiller(store, stack.api_url, settings.running_stale_after, view.tell)
+
+        jobs, recovery = asyncio.run(archive_all(paths, folder / "archive", view.show, stack.watch, killer))
     progress.console.print(outcomes(jobs))
     progress.report(f"{totals(jobs)}")
+    progress.report(str(recovery) if recovery else "The shift was never met at work: nothing was killed")
     progress.report(f"Prefect UI: {stack.ui_url} {hint}")

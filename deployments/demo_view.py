@@ -54,6 +54,7 @@ class CountsView:
         self._console = console
         self._live = live
         self._shown: Counts | None = None
+        self._told = ""
 
     def show(self, counts: Counts) -> None:
         """Show the counters, if they are news."""
@@ -61,9 +62,17 @@ class CountsView:
             return
         self._shown = counts
         if self._live is not None:
-            self._live.update(_panel(counts))
+            self._live.update(_panel(counts, self._told))
         else:
             self._console.print(f"          {counts}", markup=False)
+
+    def tell(self, text: str) -> None:
+        """Show a sentence: under the counters in place of the one before, or on a line of its own."""
+        self._told = text
+        if self._live is None:
+            self._console.print(f"          {text}", markup=False)
+        elif self._shown is not None:
+            self._live.update(_panel(self._shown, text))
 
 
 @contextmanager
@@ -100,7 +109,7 @@ def totals(jobs: Iterable[Job]) -> str:
     )
 
 
-def _panel(counts: Counts) -> RenderableType:
+def _panel(counts: Counts, told: str) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     for label, number, style in (
         ("queued", counts.queued, "cyan"),
@@ -109,7 +118,11 @@ def _panel(counts: Counts) -> RenderableType:
         ("failed", counts.failed, "red"),
     ):
         grid.add_row(Text(label), Text(f"{number:5d}", style=style))
-    return Group(grid, ProgressBar(total=max(counts.total, 1), completed=counts.done, width=60))
+    return Group(
+        grid,
+        ProgressBar(total=max(counts.total, 1), completed=counts.done, width=60),
+        Text(told, style="bold"),
+    )
 
 
 def _name(job: Job) -> str:
@@ -125,12 +138,14 @@ def _state(job: Job) -> Text:
 
 
 def _story(job: Job) -> str:
+    again = "executed again after its shift was killed: " if job.crash_count else ""
     result = _result(job)
     if result is None:
-        return job.failed_reason or ""
+        return again + (job.failed_reason or "")
     if result.already_stored:
-        return "the same content is stored already"
-    return f"{result.media_type}, {_size(result.size)} in {_size(result.stored_size)}, sha256 {result.sha256[:12]}"
+        return f"{again}the same content is stored already"
+    sizes = f"{_size(result.size)} in {_size(result.stored_size)}"
+    return f"{again}{result.media_type}, {sizes}, sha256 {result.sha256[:12]}"
 
 
 def _result(job: Job) -> ArchivedDocument | None:

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
+from durable_jobs.deployments.demo_kill import Recovery, ShiftKiller
 from durable_jobs.deployments.demo_view import Counts
 from durable_jobs.deployments.stack import StackFailed
 from durable_jobs.documents.payload import ArchiveDocument
@@ -25,8 +27,10 @@ from durable_jobs.tenants import DEFAULT_TENANT, job_tenant_scope
 JOB_TYPE = "DOCUMENT_ARCHIVE"
 WAVES, LARGEST_WAVE = 20, 500
 BETWEEN_WAVES, POLL = timedelta(seconds=0.25), timedelta(seconds=0.25)
-PATIENCE = timedelta(minutes=2)
+PATIENCE = timedelta(minutes=4)
 PAGE, READ_AT_ONCE = 500, 16
+KILL_AFTER = 1 / 3
+"""The part of the work that is done when the shift is killed."""
 
 
 def documents_below(folder: Path) -> list[Path]:
@@ -44,16 +48,29 @@ def documents_below(folder: Path) -> list[Path]:
     return found
 
 
+class Outcome(NamedTuple):
+    """What became of the work."""
+
+    jobs: list[Job]
+    recovery: Recovery | None
+    """None when the shift was never met at work, so that nothing was killed."""
+
+
 async def archive_all(
-    documents: Sequence[Path], archive: Path, show: Callable[[Counts], None], meanwhile: Callable[[], None]
-) -> list[Job]:
-    """Register a job for each document, follow them all to their end and return them.
+    documents: Sequence[Path],
+    archive: Path,
+    show: Callable[[Counts], None],
+    meanwhile: Callable[[], None],
+    make_killer: Callable[[PgJobsStore], ShiftKiller],
+) -> Outcome:
+    """Register a job for each document, kill their shift once, follow them all to their end and return them.
 
     Args:
         documents: what to archive.
         archive: folder of the archive.
         show: called with the counters.
         meanwhile: called again and again while waiting.
+        make_killer: makes what kills the shift.
 
     Raises:
         DurableJobsError: nothing has moved for a long time, or the store is away.
@@ -61,7 +78,11 @@ async def archive_all(
     runtime = current_runtime()
     with job_tenant_scope(DEFAULT_TENANT):
         try:
-            return await _archive_all(await runtime.store(), documents, archive, show, meanwhile)
+            store = await runtime.store()
+            return await _archive_all(store, documents, archive, show, meanwhile, make_killer(store))
+        except ExceptionGroup as faults:
+            # One of the tasks failed and the others were cancelled: its fault is what people need to know.
+            raise faults.exceptions[0] from faults
         finally:
             await runtime.close()
 
@@ -72,20 +93,29 @@ async def _archive_all(
     archive: Path,
     show: Callable[[Counts], None],
     meanwhile: Callable[[], None],
-) -> list[Job]:
+    killer: ShiftKiller,
+) -> Outcome:
     ids: list[UUID] = []
     async with asyncio.TaskGroup() as group:
+        killing = group.create_task(killer.run())
         submitting = group.create_task(_submit(documents, archive, ids))
         counts, moved = Counts(len(documents)), time.monotonic()
-        while not submitting.done() or counts.done < counts.total:
+        while not submitting.done() or counts.done < counts.total or _goes_on(killer, killing):
             await asyncio.sleep(POLL.total_seconds())
             meanwhile()
             before, counts = counts, await _count(store, set(ids), len(documents))
             show(counts)
+            if counts.done >= len(documents) * KILL_AFTER:
+                killer.let_strike()
             moved = moved if counts == before else time.monotonic()
             if time.monotonic() - moved > PATIENCE.total_seconds():
                 raise StackFailed(f"nothing has moved for {PATIENCE}; at last: {counts}")
-    return await _read(store, ids)
+        killing.cancel()
+    return Outcome(await _read(store, ids), None if killing.cancelled() else killing.result())
+
+
+def _goes_on(killer: ShiftKiller, killing: asyncio.Task[Recovery]) -> bool:
+    return killer.has_struck and not killing.done()
 
 
 async def _submit(documents: Sequence[Path], archive: Path, ids: list[UUID]) -> None:

@@ -76,6 +76,11 @@ class Stack:
         """Address of the Prefect UI."""
         return f"http://127.0.0.1:{self._options.prefect_port}"
 
+    @property
+    def api_url(self) -> str:
+        """Address of the Prefect API."""
+        return environment.api_url(self._options.prefect_port)
+
     def start(self) -> None:
         """Start everything and return when jobs are executed.
 
@@ -169,7 +174,7 @@ class Stack:
         serving = self._serving_child()
         ours = ["--server-is-ours"] if self._cluster is not None else []
         self._launch(serving, "--after-outage", "--start-shift", *ours)
-        api = environment.api_url(self._options.prefect_port)
+        api = self.api_url
         self._await(server, lambda: answers(api))
         expected = len(read_manifest())
         self._report(f"Prefect: answers, UI at {self.ui_url}")
@@ -205,7 +210,7 @@ class Stack:
 
     def _write_connection_file(self) -> None:
         variables = environment.application_environment(self._options.settings, self.home, self.database_url)
-        variables["PREFECT_API_URL"] = environment.api_url(self._options.prefect_port)
+        variables["PREFECT_API_URL"] = self.api_url
         write_secret(self.home / CONNECTION_FILE, environment.write_lines(variables))
 
 

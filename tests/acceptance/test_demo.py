@@ -38,7 +38,7 @@ def processes_of(scratch: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if str(scratch) in line]
 
 
-def test_it_archives_documents_and_tells_why_some_failed(scratch: Path) -> None:
+def test_it_archives_documents_tells_why_some_failed_and_survives_the_death_of_a_shift(scratch: Path) -> None:
     began = time.monotonic()
     with start(scratch) as demo:
         output, _ = demo.communicate(timeout=150)
@@ -49,7 +49,10 @@ def test_it_archives_documents_and_tells_why_some_failed(scratch: Path) -> None:
     assert "DocumentTooLarge" in output
     assert "DocumentVanished" in output
     assert "the same content is stored already" in output
-    assert "40 documents archived" in output
+    assert "43 documents archived" in output
+    assert "kill -9: the shift" in output
+    assert "jobs were being executed when their shift was killed (-9); they were run again" in output
+    assert "executed again after its shift was killed: " in output
     assert "http://127.0.0.1:" in output
     assert list(scratch.iterdir()) == []
     assert processes_of(scratch) == []

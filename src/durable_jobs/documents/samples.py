@@ -50,6 +50,17 @@ def write_documents(folder: Path, count: int) -> list[Path]:
     return paths
 
 
+def write_large(folder: Path, count: int = 3) -> list[Path]:
+    """Make documents just under the limit, each of which takes a moment and no room on disk."""
+    paths = [folder / f"disk-image-{number}.img" for number in range(count)]
+    for number, path in enumerate(paths):
+        with path.open("wb") as file:
+            file.truncate(DEFAULT_MAX_BYTES - 1)
+            file.seek(0, os.SEEK_END)
+            file.write(bytes([number]))
+    return paths
+
+
 def _over_the_limit(path: Path) -> None:
     # A hole of this size costs no room on disk, and its size is all that the job looks at.
     with path.open("wb") as file:
