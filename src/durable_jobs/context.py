@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -28,7 +27,16 @@ class JobContext:
     Safe to use from the processor's own thread or task.
     """
 
-    __slots__ = ("_execution", "_job", "_report", "_stopped", "logger", "noticed_the_end")
+    __slots__ = (
+        "_effects",
+        "_execution",
+        "_job",
+        "_logger",
+        "_loop",
+        "_report",
+        "_stopped",
+        "noticed_the_end",
+    )
 
     def __init__(
         self,
@@ -41,12 +49,24 @@ class JobContext:
         """Made by the executor, on the event loop of the store that knows effects."""
         self._job = job
         self._report = report
-        self._stopped = threading.Event()
+        self._stopped = False
         self.noticed_the_end = False
+        # What few processors need is made when it is asked for: thousands of these are made in a second.
+        self._logger = logger
         self._execution: Execution | None = None
-        if effects is not None:
-            self._execution = Execution(job, effects, asyncio.get_running_loop(), self._stopped.is_set)
-        self.logger: Any = logger or _default_logger.bind(job_id=str(job.job_id), tenant_id=job.tenant_id)
+        self._effects = effects
+        self._loop = asyncio.get_running_loop() if effects is not None else None
+
+    @property
+    def logger(self) -> Any:
+        """A logger that names the job; the task run's own when the job is one."""
+        if self._logger is None:
+            self._logger = _default_logger.bind(job_id=str(self._job.job_id), tenant_id=self._job.tenant_id)
+        return self._logger
+
+    @logger.setter
+    def logger(self, logger: Any) -> None:
+        self._logger = logger
 
     @property
     def job_id(self) -> UUID:
@@ -80,7 +100,7 @@ class JobContext:
         Processors in a thread look at it now and then, and raise or return soon; async ones are
         interrupted. Who has seen it true and returns has not succeeded.
         """
-        stopped = self._stopped.is_set()
+        stopped = self._stopped
         self.noticed_the_end = self.noticed_the_end or stopped
         return stopped
 
@@ -128,15 +148,17 @@ class JobContext:
             BadInput: an argument cannot be right, or this context has no store.
             ExecutionOver, EffectHeld, EffectUnknown, StoreUnavailable: on entering; let them end the processor.
         """
-        if self._execution is None:
+        if self._effects is None or self._loop is None:
             raise BadInput(
                 "this context has no store for effects: give it one, JobContext(..., effects=InMemoryJobsStore())"
             )
         named, kind = (None, key) if effect_type is None else (key, effect_type)
         checked(str(self.root_job_id) if named is None else named, kind)
         policy = Policy(on_unknown, probe, releases, wait)
+        if self._execution is None:
+            self._execution = Execution(self._job, self._effects, self._loop, lambda: self._stopped)
         return EffectBlock(self._execution, named, kind, policy, connection)
 
     def stop(self) -> None:
         """Ask the processor to stop; called by the executor."""
-        self._stopped.set()
+        self._stopped = True

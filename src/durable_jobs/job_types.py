@@ -47,11 +47,12 @@ class JobType:
     retry_backoff: timedelta | None = None
     upgrade: Upgrade | None = field(default=None, repr=False)
     declared_queue: Queue | None = field(default=None, repr=False)
+    is_async: bool = field(init=False)
+    """Whether the processor runs on the event loop; otherwise it runs in a thread."""
 
-    @property
-    def is_async(self) -> bool:
-        """Whether the processor runs on the event loop; otherwise it runs in a thread."""
-        return is_async(self.processor)
+    def __post_init__(self) -> None:
+        # Found out once: it costs more than all else that happens before a job begins.
+        object.__setattr__(self, "is_async", is_async(self.processor))
 
 
 def job_type(

@@ -19,6 +19,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from durable_jobs.errors import InvalidPayload, PayloadTooLarge
 from durable_jobs.job_types import JobType
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
 Data = BaseModel | Mapping[str, Any] | str | bytes
 """A request: the payload's model, a mapping, or JSON text."""
 
@@ -129,8 +131,7 @@ def _unwritable(request: BaseModel) -> str:
 
 def _json(declared: JobType, tree: Any) -> bytes:
     try:
-        text = json.dumps(tree, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-        encoded = text.encode()
+        encoded = _encode(tree).encode()
     except (ValueError, TypeError) as error:
         path = _first(tree, _not_json)
         raise InvalidPayload(f"payload of {declared.name} at {path or '(root)'}: {error}") from error

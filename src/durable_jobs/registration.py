@@ -6,6 +6,7 @@ a replay needs nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from uuid_utils.compat import uuid7
 
 from durable_jobs import payloads
+from durable_jobs.ahead import Ahead
 from durable_jobs.errors import BadInput, DurableJobsError, IdempotencyConflict
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.payloads import Data
@@ -34,6 +36,8 @@ class Registers(Protocol):
 MAX_KEY = 255
 MAX_BULK = 1_000
 """Requests in one statement, all or nothing."""
+YIELD_EVERY = 100
+"""Requests validated before other tasks of the event loop get their turn: one or two milliseconds."""
 
 
 async def register_job(
@@ -96,18 +100,25 @@ async def register_jobs(
     runtime = current_runtime()
     store = await runtime.store() if connection is None else runtime.store_within(connection)
     jobs: list[Job] = []
-    for first, chunk in chunked(data):
-        prepared = prepare_many(
-            runtime.registry,
-            runtime.settings,
-            type,
-            chunk,
-            first=first,
-            priority=priority,
-            run_at=run_at,
-            correlation_id=correlation_id,
-        )
-        jobs += [registered.job for registered in await register_all(store, prepared)]
+    # The next thousand is validated while the database writes this one.
+    async with Ahead[list[Registered]]() as writing:
+        for first, chunk in chunked(data):
+            prepared: list[NewJob] = []
+            for start in range(0, len(chunk), YIELD_EVERY):
+                prepared += prepare_many(
+                    runtime.registry,
+                    runtime.settings,
+                    type,
+                    chunk[start : start + YIELD_EVERY],
+                    first=first + start,
+                    priority=priority,
+                    run_at=run_at,
+                    correlation_id=correlation_id,
+                )
+                await asyncio.sleep(0)
+            jobs += [registered.job for registered in await writing.result() or ()]
+            writing.start(register_all(store, prepared))
+        jobs += [registered.job for registered in await writing.result() or ()]
     return jobs
 
 

@@ -236,7 +236,9 @@ class Shift:
             max_result_bytes=self._settings.max_payload_bytes,
         )
         if outcome is not None:
-            self._writer.put(outcome._replace(task_run_id=execution.task_run_id))
+            if execution.task_run_id is not None:
+                outcome = outcome._replace(task_run_id=execution.task_run_id)
+            self._writer.put(outcome)
             if self._writer.waiting >= len(self._running):
                 self._writer.flush()
         elif execution.stopped is Stop.FENCED:

@@ -16,6 +16,7 @@ from durable_jobs.sql import load
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.dead_letters import PgLetters
 from durable_jobs.stores.postgres.effects import PgEffects
+from durable_jobs.stores.postgres.gathering import Gathering
 from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.outbox import PgOutbox
 from durable_jobs.stores.postgres.readiness import require_ready
@@ -40,6 +41,7 @@ class PgJobsStore(PgReconciler, PgLetters, PgOutbox, PgEffects, PgRetention):
     def __init__(self, database: Database) -> None:
         """Use a database that the caller opens."""
         super().__init__(database)
+        self._gathering = Gathering(self._register)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -71,6 +73,7 @@ class PgJobsStore(PgReconciler, PgLetters, PgOutbox, PgEffects, PgRetention):
 
     async def close(self) -> None:
         """Close every connection."""
+        await self._gathering.close()
         await self._db.close()
 
     async def __aenter__(self) -> Self:
@@ -91,6 +94,11 @@ class PgJobsStore(PgReconciler, PgLetters, PgOutbox, PgEffects, PgRetention):
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""
         tenant = required_tenant()
+        if len(jobs) == 1 and jobs[0].idempotency_key is None:
+            return [await self._gathering.register(tenant, jobs[0])]
+        return await self._register(tenant, jobs)
+
+    async def _register(self, tenant: str, jobs: Sequence[NewJob]) -> list[Registered]:
         try:
             rows = await self._registered(tenant, jobs)
         except psycopg.Error as error:
