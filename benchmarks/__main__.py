@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import measures
-from benchmarks.measures import FLOOR, FULL, PREFECT, QUICK
+from benchmarks.measures import FLOOR, FULL, PREFECT, QUICK, Bench
 from benchmarks.processes import SystemProcess
 from benchmarks.results import OURS, Results
 from benchmarks.servers import Servers, servers
@@ -44,22 +44,23 @@ def main() -> None:
 
 
 def _measure(running: Servers, full: bool, results: Results, say: measures.Say) -> None:
-    sizes = FULL if full else QUICK
     say("starting the systems")
-    processes = _start(running)
-    submitters = _start(running, but=(FLOOR, PREFECT))
+    sizes = FULL if full else QUICK
+    bench = Bench(running, _start(running), _start(running, but=(FLOOR, PREFECT)), sizes, say)
     try:
         say("waiting for the Prefect server")
         running.wait_for_prefect()
         for repeat in range(sizes.repeats + 1):
             # The first round warms everything up and does not count.
             into = results if repeat else Results()
-            measures.registration(processes, sizes, into, say)
-            measures.bulk_and_drain(processes, sizes, into, say)
-        measures.pick_up(processes, submitters, sizes, results, say)
-        measures.shown_drain(processes, sizes, results, say)
+            measures.registration(bench, into)
+            measures.bulk_and_drain(bench, into)
+        measures.pick_up(bench, results)
+        measures.shown_drain(bench, results)
+        if full:
+            measures.shapes(bench, results)
     finally:
-        for process in [*processes.values(), *submitters.values()]:
+        for process in [*bench.processes.values(), *bench.submitters.values()]:
             process.stop()
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import quantiles
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.processes import SystemProcess
 from benchmarks.results import OURS, Results
+from benchmarks.servers import Servers
 
 FLOOR = "bare SQL"
 PREFECT = "Prefect .delay()"
 CALLERS = 10
 JOBS = "jobs/s"
 
+CPU = "us"
+HISTORY = 1_000_000
+SNAPSHOT = 200_000
+TENANTS = 1_000
+
 Say = Callable[[str], None]
-Processes = Mapping[str, SystemProcess]
 
 
 class Sizes(NamedTuple):
@@ -36,55 +42,110 @@ FULL = Sizes(repeats=3, one_by_one=5_000, bulk=20_000, slow=2_000, shown=1_000, 
 SLOW = ("procrastinate", "oban")
 
 
-def registration(processes: Processes, sizes: Sizes, results: Results, say: Say) -> None:
+@dataclass
+class Bench:
+    """The systems of a run."""
+
+    servers: Servers
+    processes: Mapping[str, SystemProcess]
+    submitters: Mapping[str, SystemProcess]
+    """A second process of each system, to register from."""
+    sizes: Sizes
+    say: Say
+
+    def timed(self, process: SystemProcess, what: str, *args: Any) -> tuple[Any, float]:
+        """Return the answer, and the processor time (s) of the process and of Postgres together."""
+        before = process.cpu() + self.servers.cpu()
+        answer = process.ask(what, *args)
+        return answer, process.cpu() + self.servers.cpu() - before
+
+
+def registration(bench: Bench, results: Results) -> None:
     """One by one from 10 callers, no worker."""
-    say("registering one by one")
-    for name, process in processes.items():
+    test = f"register one by one, {CALLERS} callers"
+    for name, process in bench.processes.items():
         if name == PREFECT:
             continue
-        answer = process.ask("one_by_one", sizes.one_by_one, CALLERS)
-        results.add(name, "register one by one, 10 callers", answer["rate"], JOBS)
-        results.add(name, "register one by one, 10 callers, p99", answer["p99"], "ms")
+        bench.say(f"{name}: registering one by one")
+        answer, cpu = bench.timed(process, "one_by_one", bench.sizes.one_by_one, CALLERS)
+        results.add(name, test, answer["rate"], JOBS)
+        results.add(name, f"{test}, p99", answer["p99"], "ms")
+        results.add(name, f"{test}, processor time a job", cpu / bench.sizes.one_by_one * 1e6, CPU)
         process.ask("clear")
 
 
-def bulk_and_drain(processes: Processes, sizes: Sizes, results: Results, say: Say) -> None:
+def bulk_and_drain(bench: Bench, results: Results) -> None:
     """Register many, then empty the queue; history stays, as each system keeps it."""
-    for name, process in processes.items():
+    sizes = bench.sizes
+    test = f"drain {sizes.bulk:,} no-op jobs"
+    for name, process in bench.processes.items():
         if name == PREFECT:
             continue
         jobs = sizes.slow if name in SLOW else sizes.bulk
-        say(f"{name}: registering and draining {jobs:,}")
-        results.add(name, "register in bulk", process.ask("bulk", jobs), JOBS)
-        results.add(name, f"drain {sizes.bulk:,} no-op jobs", process.ask("drain", jobs), JOBS)
+        bench.say(f"{name}: registering and draining {jobs:,}")
+        rate, cpu = bench.timed(process, "bulk", jobs)
+        results.add(name, "register in bulk", rate, JOBS)
+        results.add(name, "register in bulk, processor time a job", cpu / jobs * 1e6, CPU)
+        if name == OURS:
+            # By the flow; then once more without Prefect, whose start is no part of a job's time.
+            results.add(name, f"{test}, by the flow execute_jobs", process.ask("drain", jobs), JOBS)
+            process.ask("bulk", jobs)
+        rate, cpu = bench.timed(process, "drain_plainly" if name == OURS else "drain", jobs)
+        results.add(name, test, rate, JOBS)
+        results.add(name, f"{test}, processor time a job", cpu / jobs * 1e6, CPU)
         process.ask("clear")
 
 
-def shown_drain(processes: Processes, sizes: Sizes, results: Results, say: Say) -> None:
+def shapes(bench: Bench, results: Results) -> None:
+    """What long use looks like: many tenants, a million finished rows, a held snapshot, an idle shift."""
+    ours, jobs = bench.processes[OURS], bench.sizes.bulk
+    for name, before in (
+        (f"drain {jobs:,}, an empty history", ()),
+        (f"drain {jobs:,}, {HISTORY:,} finished rows", ("fill_history", HISTORY)),
+    ):
+        bench.say(name)
+        if before:
+            ours.ask(*before)
+        for _ in range(bench.sizes.repeats):
+            ours.ask("bulk", jobs)
+            results.add(OURS, name, ours.ask("drain_plainly", jobs), JOBS)
+        ours.ask("clear")
+    name = f"drain {jobs:,} of {TENANTS:,} tenants"
+    bench.say(name)
+    for _ in range(bench.sizes.repeats):
+        ours.ask("register_for_tenants", TENANTS, jobs // TENANTS)
+        results.add(OURS, name, ours.ask("drain_plainly", jobs), JOBS)
+    name = f"drain behind {SNAPSHOT:,} jobs done under a held snapshot"
+    bench.say(name)
+    results.add(OURS, name, ours.ask("drain_under_snapshot", SNAPSHOT, 10_000), JOBS)
+
+
+def shown_drain(bench: Bench, results: Results) -> None:
     """Jobs that are Prefect task runs, beside Prefect's own way."""
+    sizes = bench.sizes
     test = f"drain {sizes.shown:,} jobs shown as task runs"
-    say(test)
-    ours = processes[OURS]
+    bench.say(test)
+    ours = bench.processes[OURS]
     ours.ask("register_shown", sizes.shown)
     results.add(OURS, test, ours.ask("drain_shown", sizes.shown), JOBS)
-    prefect = processes[PREFECT]
+    prefect = bench.processes[PREFECT]
     results.add(PREFECT, "register one by one, 10 callers", prefect.ask("bulk", sizes.delayed), JOBS)
     results.add(PREFECT, test, prefect.ask("drain", sizes.delayed), JOBS)
 
 
-def pick_up(
-    workers: Processes, submitters: Processes, sizes: Sizes, results: Results, say: Say, every: float = 0.1
-) -> None:
+def pick_up(bench: Bench, results: Results, every: float = 0.1) -> None:
     """How long a job waits when the worker sleeps; worker and caller are two processes."""
-    for name, worker in workers.items():
-        if name not in submitters:
-            continue
-        say(f"{name}: picking up")
+    jobs = bench.sizes.picked_up
+    for name, submitter in bench.submitters.items():
+        bench.say(f"{name}: picking up")
+        worker = bench.processes[name]
         worker.ask("start_serving")
         # The first ones open connections and prepare statements.
-        submitters[name].ask("trickle", 10, every)
-        submitters[name].ask("trickle", sizes.picked_up, every)
-        latencies = worker.ask("stop_serving", sizes.picked_up + 10)[10:]
+        submitter.ask("trickle", 10, every)
+        submitter.ask("trickle", jobs, every)
+        if name == OURS:
+            results.add(name, "memory of an idle shift", worker.ask("memory"), "MiB")
+        latencies = worker.ask("stop_serving", jobs + 10)[10:]
         cuts = quantiles(latencies, n=100, method="inclusive")
         for percentile in (50, 95, 99):
             results.add(name, f"pick-up, p{percentile}", cuts[percentile - 1], "ms")

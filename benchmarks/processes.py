@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
 from benchmarks.systems.base import System
 
 ANSWER_S = 900.0
@@ -44,6 +46,10 @@ class SystemProcess:
         if not worked:
             raise SystemFailed(answer)
         return answer
+
+    def cpu(self) -> float:
+        """Return the processor time (s) that the process has used."""
+        return sum(psutil.Process(self._process.pid).cpu_times()[:2])
 
     def stop(self) -> None:
         """End the process."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from sqlalchemy.engine import make_url
 
 from durable_jobs.deployments.environment import base_environment
@@ -82,6 +83,14 @@ class Servers:
         """Make a database and return its owner's URL."""
         self._cluster.create_database(name)
         return self._cluster.admin_url(name)
+
+    def cpu(self) -> float:
+        """Return the processor time (s) of all sessions of Postgres that live, by their processes."""
+        folder = next((self._folder / "postgres").glob("data/postmaster.pid"))
+        postmaster = psutil.Process(int(folder.read_text().splitlines()[0]))
+        times = [postmaster.cpu_times(), *(child.cpu_times() for child in postmaster.children())]
+        # The time of those that have ended is in the postmaster's.
+        return sum(t.user + t.system for t in times) + times[0].children_user + times[0].children_system
 
     def our_urls(self, name: str) -> tuple[str, str]:
         """Make a database with our schema; return the owner's URL and the application's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import time
@@ -15,6 +16,7 @@ from durable_jobs import JobContext, Queue, job_tenant_scope, job_type, register
 from durable_jobs.executor.shift import Shift
 from durable_jobs.runtime import Runtime, install
 from durable_jobs.settings import Settings
+from durable_jobs.states import JobState
 
 BENCH = Queue("bench", concurrency=500, max_pending=2_000_000)
 SHOWN = Queue("shown", concurrency=50, max_pending=100_000)
@@ -23,6 +25,15 @@ _RATE = """
     FROM (SELECT started_at, completed_at FROM job_history WHERE completed_at IS NOT NULL
           ORDER BY completed_at DESC LIMIT %s)
 """
+_HISTORY = """
+    INSERT INTO job_history (job_id, tenant_id, job_type, queue, state, payload, payload_hash, root_job_id,
+        result, claim_token, executor_id, created_at, started_at, completed_at, updated_at)
+    SELECT id, 'default', 'BENCH', 'bench', 'SUCCEEDED', '{"at": 0, "note": "x"}', 'x', id,
+        '{"status": "OK", "value": null}', id, id, at, at, at, at
+    FROM (SELECT gen_random_uuid() AS id, now() - interval '30 days' * random() AS at
+          FROM generate_series(1, %s)) AS done
+"""
+BACKLOG = 1_000
 
 _serving: Ours | None = None
 
@@ -95,6 +106,39 @@ class Ours(System):
 
     async def serve(self) -> None:
         await self._shift(until_empty=False).run()
+
+    async def fill_history(self, jobs: int) -> None:
+        """Put finished jobs of a month into the history."""
+        with psycopg.connect(self._admin, autocommit=True) as owner:
+            owner.execute(_HISTORY, [jobs])
+            owner.execute("VACUUM (ANALYZE) job_history")
+
+    async def drain_under_snapshot(self, jobs: int, last: int) -> float:
+        """Keep a backlog while another session holds a snapshot, and return the rate of the last jobs.
+
+        The backlog is short and the dead entries of all that is done stay in its index.
+        """
+        with psycopg.connect(self._admin) as snapshot:
+            snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            snapshot.execute("SELECT count(*) FROM job_history WHERE state = 'PENDING'")
+            shift = self._shift(until_empty=False)
+            working = asyncio.create_task(shift.run())
+            for registered in range(BACKLOG, jobs + 1, BACKLOG):
+                await self.register_many(BACKLOG)
+                await self._worked_off(shift, registered - BACKLOG // 2)
+            await self._worked_off(shift, jobs)
+            await self.register_many(last)
+            await self._worked_off(shift, jobs + last)
+            shift.leave("measured")
+            await working
+        return self._rate(last // 2)
+
+    async def _worked_off(self, shift: Shift, jobs: int) -> None:
+        give_up = time.monotonic() + 600
+        while shift.summary.count(JobState.SUCCEEDED) < jobs:
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"{jobs:,} jobs are not done")
+            await asyncio.sleep(0.005)
 
     async def clear(self) -> None:
         with psycopg.connect(self._admin, autocommit=True) as owner:
