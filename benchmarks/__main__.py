@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -50,11 +51,13 @@ def _measure(running: Servers, full: bool, results: Results, say: measures.Say) 
     try:
         say("waiting for the Prefect server")
         running.wait_for_prefect()
-        for repeat in range(sizes.repeats + 1):
-            # The first round warms everything up and does not count.
-            into = results if repeat else Results()
-            measures.registration(bench, into)
-            measures.bulk_and_drain(bench, into)
+        warming = replace(bench, sizes=measures.WARM_UP)
+        measures.registration(warming, Results())
+        measures.bulk_and_drain(warming, Results())
+        for _ in range(sizes.repeats):
+            measures.registration(bench, results)
+            measures.bulk_and_drain(bench, results)
+        measures.by_the_flow(bench, results)
         measures.pick_up(bench, results)
         measures.shown_drain(bench, results)
         if full:

@@ -43,8 +43,9 @@ class WithProcrastinate(System):
         await self.ping.defer_async(at=time.monotonic_ns(), note="x")
 
     async def register_many(self, jobs: int) -> None:
-        for _ in range(jobs // CHUNK):
-            await self.ping.batch_defer_async(*({"at": 0, "note": "x"} for _ in range(CHUNK)))
+        for begun in range(0, jobs, CHUNK):
+            size = min(CHUNK, jobs - begun)
+            await self.ping.batch_defer_async(*({"at": 0, "note": "x"} for _ in range(size)))
 
     async def drain(self, jobs: int) -> float:
         await self._run(wait=False)

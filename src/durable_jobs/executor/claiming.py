@@ -22,7 +22,7 @@ from durable_jobs.stores.protocols import Front, JobsOperator
 
 logger = structlog.get_logger(__name__)
 
-BATCH = 100
+BATCH = 250
 MOST_FRONT_TENANTS = 20
 FULL_CLAIM_EVERY_S = 1.0
 GATHER_S = 0.01

@@ -22,7 +22,7 @@ logger = structlog.get_logger(__name__)
 
 Written = Callable[[Sequence[Outcome], Sequence[Unwritten]], None]
 
-BATCH = 100
+BATCH = 250
 LINGER = timedelta(milliseconds=5)
 LONGEST_PAUSE_S = 5.0
 
