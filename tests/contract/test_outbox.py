@@ -33,6 +33,17 @@ async def test_events_of_tenants_and_of_the_system_are_taken_once_by_turns(store
     assert all(event.posted_at is not None for event in first)
 
 
+async def test_many_tenants_all_have_their_turn(store: AnyStore) -> None:
+    tenants = [f"t{n:02}" for n in range(12)]
+    for tenant in tenants:
+        await record(store, "a", "b", tenant=tenant)
+    assert await store.tenants("unposted") == tenants
+    taken = [event.tenant_id for _ in range(8) for event in await store.take_events(4)]
+    assert sorted(map(str, taken)) == sorted(2 * tenants)
+    assert await store.tenants("unposted") == []
+    assert await store.tenants("unpublished") == tenants
+
+
 async def test_what_is_seen_in_prefect_is_published_and_gone(store: AnyStore, probe: Probe) -> None:
     await record(store, "a1", "a2", tenant="acme")
     taken = await store.take_events(10)

@@ -1,6 +1,6 @@
 -- The only reader across tenants. It returns tenant ids and nothing else; its owner may read
 -- only the columns it needs. The kinds: with waiting jobs in a queue, with running jobs, with jobs
--- whose executor crashed, with dead letters, with unpublished events, with any job at all, with anything
+-- whose executor crashed, with dead letters, with unpublished events, with events not even posted, with any job at all, with anything
 -- that retention looks at (jobs, effects, published events). From the tenant after p_after, around.
 CREATE OR REPLACE FUNCTION list_tenants(
     p_kind text, p_queue text DEFAULT NULL, p_after text DEFAULT '', p_limit integer DEFAULT NULL
@@ -35,6 +35,9 @@ BEGIN
             WHEN 'unpublished' THEN
                 SELECT min(e.tenant_id) INTO v_tenant FROM public.job_events e
                 WHERE e.published_at IS NULL AND e.tenant_id > v_from;
+            WHEN 'unposted' THEN
+                SELECT min(e.tenant_id) INTO v_tenant FROM public.job_events e
+                WHERE e.published_at IS NULL AND e.posted_at IS NULL AND e.tenant_id > v_from;
             WHEN 'any' THEN
                 SELECT min(j.tenant_id) INTO v_tenant FROM public.job_history j WHERE j.tenant_id > v_from;
             WHEN 'purgeable' THEN

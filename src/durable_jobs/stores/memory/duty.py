@@ -149,6 +149,8 @@ class MemoryDuty:
                 found = {r.tenant_id for r in rows if r.state is JobState.FAILED and r.retryable}
             case "unpublished":
                 found = {e["tenant_id"] for e in self.memory.events if e["published_at"] is None} - {None}
+            case "unposted":
+                found = {e["tenant_id"] for e in self.memory.events if e["posted_at"] is None} - {None}
             case "any":
                 found = {r.tenant_id for r in rows}
             case "purgeable":

@@ -12,7 +12,7 @@ from durable_jobs.stores.postgres.database import Database
 
 _TAKE = (
     "SELECT event_id, tenant_id, event, job_id, severity, payload, occurred_at, posted_at, flow_run_id,"
-    " task_run_id FROM take_events(%(limit)s, %(now)s)"
+    " task_run_id, last_tenant FROM take_events(%(limit)s, %(after)s, %(now)s)"
 )
 _AWAITED = (
     "SELECT event_id, occurred_at, posted_at, waited FROM awaiting_events(%(settled)s, %(limit)s, %(now)s)"
@@ -24,11 +24,15 @@ class PgOutbox:
     """Takes, awaits and settles events."""
 
     _db: Database
+    _after = ""
+    """Tenant behind which the next taking begins."""
 
     async def take_events(self, limit: int, *, now: datetime | None = None) -> list[OutboxEvent]:
         """Take events that are to be posted."""
-        rows: list[Any] = await self._db.fetch(_TAKE, {"limit": limit, "now": now})
-        return [OutboxEvent._make(row) for row in rows]
+        rows: list[Any] = await self._db.fetch(_TAKE, {"limit": limit, "after": self._after, "now": now})
+        if rows:
+            self._after = rows[0][-1] or ""
+        return [OutboxEvent._make(row[:-1]) for row in rows]
 
     async def awaited_events(
         self, *, settled: timedelta, limit: int, now: datetime | None = None
