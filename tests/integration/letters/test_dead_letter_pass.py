@@ -34,7 +34,7 @@ from tests.contract.test_failed_jobs import failed_job
 from tests.support import letter_types
 from tests.support.probes import PgProbe
 
-pytestmark = pytest.mark.usefixtures("prefect_harness")
+pytestmark = [pytest.mark.usefixtures("prefect_harness"), pytest.mark.timeout(300)]
 TYPES = "tests.support.letter_types"
 
 

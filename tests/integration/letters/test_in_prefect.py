@@ -28,6 +28,7 @@ from tests.support.eventually import eventually
 from tests.support.prefect_server import PrefectServer
 from tests.support.webhook import Webhook
 
+pytestmark = pytest.mark.timeout(300)
 SOON = timedelta(milliseconds=100)
 NEVER = timedelta(days=1)
 
