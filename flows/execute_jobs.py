@@ -17,7 +17,7 @@ async def execute_jobs(until_empty: bool = False, queues: list[str] | None = Non
 
     Args:
         until_empty: End as soon as nothing is due, beside the shifts on duty.
-        queues: Only these queues; all shared ones when empty.
+        queues: Only these queues, beside the shifts on duty and until stopped; all shared ones when empty.
     """
     async with open_runtime() as runtime:
         summary = await work_a_shift(runtime, until_empty=until_empty, queues=queues)

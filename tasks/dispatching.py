@@ -24,6 +24,12 @@ SUSPECTS_AT_ONCE = 5
 
 async def dispatch_lone_jobs(runtime: OpenRuntime) -> int:
     """Start flow runs for jobs that wait for one, within the bounds of their queues; return how many."""
+    # Two at once could count the same free places.
+    async with runtime.store.only_one("dispatch") as alone:
+        return await _dispatch_all(runtime) if alone else 0
+
+
+async def _dispatch_all(runtime: OpenRuntime) -> int:
     store, settings = runtime.store, runtime.settings
     isolated = {q.name: q for q in runtime.registry.queues.values() if q.isolation == "flow_run"}
     limit = max([SUSPECTS_AT_ONCE, *(q.concurrency for q in isolated.values())])

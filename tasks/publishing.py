@@ -24,6 +24,7 @@ from durable_jobs.outbox.publishing import (
     publish_pass,
 )
 from durable_jobs.outbox.store import EventOutbox
+from durable_jobs.tasks.beside import beside
 
 logger = structlog.get_logger(__name__)
 
@@ -116,14 +117,8 @@ async def keep_publishing(outbox: EventOutbox, *, pause: timedelta = PAUSE) -> N
 @asynccontextmanager
 async def publishing_meanwhile(outbox: EventOutbox) -> AsyncIterator[None]:
     """Publish beside the block; when it ends, what is left waits for the next shift."""
-    publisher = asyncio.create_task(keep_publishing(outbox), name="publish events")
-    try:
+    async with beside(keep_publishing(outbox), "publishing"):
         yield
-    finally:
-        publisher.cancel()
-        await asyncio.wait([publisher])
-        if not publisher.cancelled() and (fault := publisher.exception()) is not None:
-            logger.error("publishing stopped; jobs-reconcile goes on with it", error=repr(fault))
 
 
 @asynccontextmanager

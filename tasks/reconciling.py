@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import httpx
 import structlog
-from prefect.artifacts import acreate_markdown_artifact
 from prefect.exceptions import ObjectNotFound
 
 from durable_jobs.errors import DurableJobsError
 from durable_jobs.executor.duty import BEATS
 from durable_jobs.reconciling import Reconciler, ReconcileReport
 from durable_jobs.stores.protocols import ExecutorView, NewEvent
+from durable_jobs.tasks.artifacts import leave_artifact
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
 from durable_jobs.tasks.lost_runs import clear_up_runs
 from durable_jobs.tasks.runs import close_run, is_starting, kill_run, start_run
@@ -107,11 +107,8 @@ async def tell_of_pass(runtime: OpenRuntime, report: ReconcileReport, repairs: R
 
 async def leave_duty_artifact(runtime: OpenRuntime, report: ReconcileReport) -> None:
     """Leave the artifact `on-duty`: who is on duty, what each holds, what this pass settled."""
-    await acreate_markdown_artifact(
-        key="on-duty",
-        markdown=duty_markdown(await runtime.store.executors(), report),
-        description="Executors, and what the last pass settled.",
-    )
+    markdown = duty_markdown(await runtime.store.executors(), report)
+    await leave_artifact("on-duty", markdown, "Executors, and what the last pass settled.")
 
 
 def duty_markdown(views: list[ExecutorView], report: ReconcileReport) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from prefect.artifacts import acreate_markdown_artifact
 from prefect.runtime import flow_run
 
 from durable_jobs.errors import StoreUnavailable
@@ -16,6 +16,8 @@ from durable_jobs.executor.execution import Stop
 from durable_jobs.executor.shift import Shift
 from durable_jobs.executor.summary import ShiftSummary
 from durable_jobs.states import JobState
+from durable_jobs.tasks.artifacts import leave_artifact
+from durable_jobs.tasks.beside import beside
 from durable_jobs.tasks.charts import bar_chart
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
 from durable_jobs.tasks.publishing import publishing_meanwhile
@@ -33,24 +35,23 @@ SHOWN_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 async def work_a_shift(
     runtime: OpenRuntime, *, until_empty: bool = False, queues: Sequence[str] | None = None
 ) -> ShiftSummary:
-    """Claim and execute jobs until relieved, told to stop, or (if asked) nothing is due."""
+    """Claim and execute jobs until relieved, told to stop, or (if asked) nothing is due.
+
+    Without names of queues it serves all shared ones.
+    """
     shift = Shift(
         runtime.store,
         runtime.registry,
         runtime.settings,
-        queues=queues,
+        queues=queues or None,
         until_empty=until_empty,
         flow_run_id=UUID(flow_run.id) if flow_run.id else None,
         show=show_as_task_run,
     )
-    dispatching = asyncio.create_task(_dispatch_on(runtime)) if not until_empty else None
-    try:
-        with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
-            async with publishing_meanwhile(runtime.store):
-                return await shift.run()
-    finally:
-        if dispatching is not None:
-            dispatching.cancel()
+    dispatching = nullcontext() if until_empty else beside(_dispatch_on(runtime), "dispatching")
+    with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
+        async with dispatching, publishing_meanwhile(runtime.store):
+            return await shift.run()
 
 
 async def execute_alone(runtime: OpenRuntime, tenant: str, job_id: UUID) -> str:
@@ -66,6 +67,8 @@ async def execute_alone(runtime: OpenRuntime, tenant: str, job_id: UUID) -> str:
     )
     with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
         summary = await shift.run()
+    if summary.released:
+        return "given back: the run was told to stop"
     return ", ".join(str(state) for _, state in summary.outcomes) or summary.ended_because
 
 
@@ -81,9 +84,7 @@ async def _dispatch_on(runtime: OpenRuntime) -> None:
 
 async def leave_shift_summary(summary: ShiftSummary) -> None:
     """Leave the artifact `shift-summary`: what was done, by type, and what failed and why."""
-    await acreate_markdown_artifact(
-        key="shift-summary", markdown=shift_markdown(summary), description="What this shift did."
-    )
+    await leave_artifact("shift-summary", shift_markdown(summary), "What this shift did.")
 
 
 def shift_markdown(summary: ShiftSummary) -> str:

@@ -80,9 +80,7 @@ class Reconciler:
         report = ReconcileReport(silent=self._dead or await self._surely_silent())
         for tenant in await self._store.tenants("running"):
             await self._settle_tenant(tenant, report)
-        report.overdue = len(
-            await self._store.fail_overdue(margin=OVERDUE_MARGIN_BEATS * self._settings.heartbeat_interval)
-        )
+            await self._end_overdue(tenant, report)
         report.removed = await self._store.remove_executors(
             report.silent, stale_after=timedelta(0) if self._dead else self._settings.running_stale_after
         )
@@ -126,10 +124,7 @@ class Reconciler:
             except DurableJobsError:
                 raise
             except Exception as error:  # noqa: BLE001 -- a row that cannot be written must not hold up the others
-                report.faults[tenant] = clean(str(error), 500)
-                logger.error(
-                    "orphans not settled", tenant=tenant, jobs=len(seen), error=report.faults[tenant]
-                )
+                _note_fault(report, tenant, "orphans not settled", error)
                 if not seen:
                     return
                 if len(seen) == 1:
@@ -139,6 +134,15 @@ class Reconciler:
             report.settled.update((tenant, state) for state in states.values())
             if not seen:
                 return
+
+    async def _end_overdue(self, tenant: str, report: ReconcileReport) -> None:
+        margin = OVERDUE_MARGIN_BEATS * self._settings.heartbeat_interval
+        try:
+            report.overdue += len(await self._store.fail_overdue(margin=margin, tenant=tenant))
+        except DurableJobsError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- as above
+            _note_fault(report, tenant, "overdue jobs not ended", error)
 
     def decide(self, job: Job) -> Decision:
         """Say what becomes of one orphan: again, if its type may and its payload still validates."""
@@ -153,3 +157,8 @@ class Reconciler:
                 replay=False, reason=f"stalled, and not replayed: {reason_of(error)}", retryable=False
             )
         return Decision(replay=True)
+
+
+def _note_fault(report: ReconcileReport, tenant: str, what: str, error: Exception) -> None:
+    report.faults[tenant] = f"{what}: {clean(str(error), 500)}"
+    logger.error(what, tenant=tenant, error=clean(str(error), 500))

@@ -230,7 +230,7 @@ async def test_what_does_not_stop_when_asked_loses_its_fence(store: AnyStore, pr
     margin = timedelta(seconds=30)
     assert await store.fail_overdue(margin=margin, now=asked_at + margin) == []
     heart = store.heart(executor)
-    assert await asyncio.to_thread(heart.must_stop, 1)
+    assert await asyncio.to_thread(heart.must_stop, [job.claim_token])
     heart.close()
     later = asked_at + margin + timedelta(milliseconds=1)
     assert await store.fail_overdue(margin=margin, now=later) == [job.job_id]
@@ -240,10 +240,14 @@ async def test_what_does_not_stop_when_asked_loses_its_fence(store: AnyStore, pr
 
 
 async def test_nothing_has_to_stop_while_all_is_in_order(store: AnyStore) -> None:
-    executor, _ = await claimed_jobs(store, 2)
+    executor, jobs = await claimed_jobs(store, 3)
     heart = store.heart(executor)
-    assert not await asyncio.to_thread(heart.must_stop, 2)
-    assert await asyncio.to_thread(heart.must_stop, 3)
+    tokens = [job.claim_token for job in jobs]
+    assert not await asyncio.to_thread(heart.must_stop, tokens)
+    # What has ended is not held any more, and that is in order too.
+    await store.finish([succeeded(jobs[0])])
+    assert not await asyncio.to_thread(heart.must_stop, tokens[1:])
+    assert await asyncio.to_thread(heart.must_stop, [uuid4()])
     heart.close()
 
 

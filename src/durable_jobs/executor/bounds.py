@@ -32,19 +32,18 @@ class QueueBounds:
         """Take places before a claim."""
         self.in_flight[queue] += places
 
-    def give_back(self, queue: str, places: int = 1) -> None:
-        """Give places back: an outcome is committed, or a claim brought fewer jobs.
+    def return_unused(self, queue: str, places: int) -> None:
+        """Return places that were taken for a claim which brought fewer jobs."""
+        self.in_flight[queue] -= places
+
+    def give_back(self, queue: str) -> None:
+        """Give the place of a job back whose outcome is committed, and wake whoever waits for one.
 
         A job that runs alone has no place in a queue's bound.
         """
         if queue in self.in_flight:
-            self.in_flight[queue] -= places
+            self.in_flight[queue] -= 1
         self.freed.set()
-
-    @property
-    def total_in_flight(self) -> int:
-        """All jobs in flight."""
-        return sum(self.in_flight.values())
 
     def begin_renewal(self, *, draining: bool) -> list[QueueUse]:
         """Stop claims and say what must stay held."""

@@ -50,6 +50,7 @@ class Claimer:
         self._poll_s = poll_interval.total_seconds()
         self._polled_at = 0.0
         self._empty: set[str] = set()
+        self._turns = list(bounds.queues)
         self._after = dict.fromkeys(bounds.queues, "")
         self._fronts: dict[str, dict[tuple[str, int], Front]] = {}
         self._full_at = dict.fromkeys(bounds.queues, 0.0)
@@ -73,12 +74,17 @@ class Claimer:
 
     async def fill(self) -> bool:
         """Claim once for every queue with free places; True when anything was claimed."""
+        # Whatever wakes us from here on is not missed by the next sleep.
+        self._woken.clear()
         if time.monotonic() - self._polled_at > self._poll_s:
             self._polled_at = time.monotonic()
             self._empty.clear()
         claimed = 0
-        for queue in list(self._bounds.queues):
+        for queue in list(self._turns):
             if queue not in self._empty and (places := self._places(queue)):
+                # Behind the others: a slow store must not keep us at the first queues for ever.
+                self._turns.remove(queue)
+                self._turns.append(queue)
                 claimed += await self._claim(queue, places)
         return claimed > 0
 
@@ -89,7 +95,6 @@ class Claimer:
             # What was registered before the store knew that we sleep woke nobody.
             self._empty.clear()
             return
-        self._woken.clear()
         pause = GATHER_S if self._gathering else AWAY_PAUSE_S if self._away else self._poll_s
         try:
             async with asyncio.timeout(pause):
@@ -127,7 +132,7 @@ class Claimer:
             return 0
         finally:
             if got < places:
-                self._bounds.give_back(queue, places - got)
+                self._bounds.return_unused(queue, places - got)
         if fronts is None:
             self._full_at[queue] = time.monotonic()
             self._fronts[queue] = {}

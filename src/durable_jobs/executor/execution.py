@@ -18,7 +18,7 @@ from durable_jobs.effects import EffectsStore, ExecutionOver
 from durable_jobs.effects.store import Answer
 from durable_jobs.errors import DurableJobsError, NotRetryable
 from durable_jobs.executor.threads import run_in_thread
-from durable_jobs.executor.visibility import Show
+from durable_jobs.executor.visibility import Show, shown
 from durable_jobs.job_types import JobType
 from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.registry import Registry
@@ -51,6 +51,7 @@ class Execution:
         "_context",
         "_effects",
         "declared",
+        "has_outcome",
         "job",
         "started",
         "stop_asked_at",
@@ -68,6 +69,7 @@ class Execution:
         self.stop_asked_at: float | None = None
         self.task: asyncio.Task[None] | None = None
         self.task_run_id: UUID | None = None
+        self.has_outcome = False
         self._context: JobContext | None = None
         self._effects = effects
 
@@ -81,9 +83,11 @@ class Execution:
         if self.stopped is None:
             self.stopped = why
             self.stop_asked_at = time.monotonic()
-        if self._context is not None:
-            self._context.stop()
-        if self.task is not None and (self.declared is None or self.declared.is_async):
+        if self._context is None:
+            # Not begun: `run` looks first. Cancelled now, the task would end without entering it.
+            return
+        self._context.stop()
+        if self.task is not None and self.declared is not None and self.declared.is_async:
             self.task.cancel()
 
     async def run(self, report: Report, *, show: Show | None, max_result_bytes: int) -> Outcome | None:
@@ -96,10 +100,12 @@ class Execution:
         except DurableJobsError as error:
             return Outcome(job, JobState.FAILED, None, reason_of(error), False)
         self._context = JobContext(job, lambda j, text: report(j, text, None), effects=self._effects)
+        if self.stopped is not None:
+            return self.stop_outcome()
         execute = partial(self._execute, declared, request, self._context, report)
         try:
             with job_tenant_scope(job.tenant_id):
-                value = await (show(job, execute) if show is not None else execute(None, None))
+                value = await (shown(show, job, execute) if show is not None else execute(None, None))
         except NotRetryable as error:
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error), False)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- the executor's edge

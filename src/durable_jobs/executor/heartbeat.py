@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
+from uuid import UUID
 
 import structlog
 
@@ -33,9 +34,8 @@ class Watched(Protocol):
         """Return for how long (s) the loop has not moved."""
         ...
 
-    @property
-    def executions(self) -> int:
-        """How many jobs run on it."""
+    def unfinished(self) -> set[UUID]:
+        """Return the claims whose code has not ended."""
         ...
 
 
@@ -58,7 +58,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the last beat may still be on its way for a moment."""
+        """End, and wait for the beat that is on its way, for one interval at most."""
         self._ending.set()
         self._thread.join(timeout=self._interval)
 
@@ -70,7 +70,7 @@ class Heartbeat:
                         self._forgotten()
                         return
                     if self._watched.stood_still() > STUCK_S and self._heart.must_stop(
-                        self._watched.executions
+                        self._watched.unfinished()
                     ):
                         _end_process()
                     pause = self._interval

@@ -7,6 +7,7 @@ queue's bound is free. Repeating a write is harmless: the store knows its own ou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -24,7 +25,9 @@ Written = Callable[[Sequence[Outcome], Sequence[Unwritten]], None]
 
 BATCH = 250
 LINGER = timedelta(milliseconds=5)
+FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+REFUSED_PAUSE_S = 5.0
 
 
 class OutcomeWriter:
@@ -39,14 +42,14 @@ class OutcomeWriter:
         self._enough = asyncio.Event()
         self._nothing = asyncio.Event()
         self._nothing.set()
-        self._hurry = False
+        self._hurrying = asyncio.Event()
 
     def put(self, outcome: Outcome) -> None:
         """Hand an outcome over."""
         self._waiting.append(outcome)
         self._nothing.clear()
         self._some.set()
-        if self._hurry or len(self._waiting) >= BATCH:
+        if self._hurrying.is_set() or len(self._waiting) >= BATCH:
             self._enough.set()
 
     def flush(self) -> None:
@@ -55,7 +58,7 @@ class OutcomeWriter:
 
     async def drain(self, within: float) -> bool:
         """Write everything that waits, without lingering any more; False when it takes longer (s)."""
-        self._hurry = True
+        self._hurrying.set()
         self._enough.set()
         try:
             async with asyncio.timeout(within):
@@ -73,12 +76,12 @@ class OutcomeWriter:
         """Write until cancelled."""
         while True:
             await self._some.wait()
-            if len(self._waiting) < BATCH and not self._hurry:
+            if len(self._waiting) < BATCH and not self._hurrying.is_set():
                 await self._linger()
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             if not self._waiting:
                 self._some.clear()
-                if not self._hurry:
+                if not self._hurrying.is_set():
                     self._enough.clear()
             if batch:
                 await self._write(batch)
@@ -99,21 +102,39 @@ class OutcomeWriter:
             raise
         except Exception as error:  # noqa: BLE001 -- the store refused the content of an outcome
             if len(batch) == 1:
-                await self._write_when_back([_without_content(batch[0], error)])
+                await self._write_without_content(batch[0], error)
             else:
                 for outcome in batch:
                     await self._write([outcome])
 
+    async def _write_without_content(self, outcome: Outcome, refusal: Exception) -> None:
+        try:
+            await self._write_when_back([_without_content(outcome, refusal)])
+        except DurableJobsError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- the store refuses the row itself; others must not wait for it
+            logger.error("an outcome is refused, tried again later", job_id=str(outcome.job.job_id),
+                         error=clean(str(error), 200))  # fmt: skip
+            asyncio.get_running_loop().call_later(REFUSED_PAUSE_S, self.put, outcome)
+
     async def _write_when_back(self, batch: list[Outcome]) -> None:
-        pause = 0.1
+        pause = FIRST_PAUSE_S
         while True:
             try:
                 self._written(batch, await self._store.finish(batch))
                 return
             except StoreUnavailable as error:
                 logger.warning("outcomes wait for the store", outcomes=len(batch), error=str(error))
-                await asyncio.sleep(pause)
+                await self._pause(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _pause(self, seconds: float) -> None:
+        if self._hurrying.is_set():
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurrying.wait()
 
 
 def _without_content(outcome: Outcome, error: Exception) -> Outcome:

@@ -7,6 +7,7 @@ itself, be frozen or die at any line, and no job is lost or done twice by it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.bounds import QueueBounds
 from durable_jobs.executor.claiming import Claimer
 from durable_jobs.executor.duty import Duty
+from durable_jobs.executor.ending import Ending
 from durable_jobs.executor.execution import Execution, Stop
 from durable_jobs.executor.heartbeat import Heartbeat
 from durable_jobs.executor.outcomes import OutcomeWriter
@@ -30,13 +32,9 @@ from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.queues import Queue
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
-from durable_jobs.stores.protocols import Executor, ExecutorStore, Fenced, Unwritten
+from durable_jobs.stores.protocols import Executor, ExecutorStore, Unwritten
 
 logger = structlog.get_logger(__name__)
-
-SHUT_DOWN = "worker shut down"
-UNWIND_S = 2.0
-"""How long async code may take to leave once it is interrupted at the end."""
 
 
 class Shift:
@@ -58,7 +56,7 @@ class Shift:
 
         Args:
             store: an open store.
-            queues: names of the queues to serve; all shared ones when not given.
+            queues: names of the queues to serve, beside the crew; all shared ones when not given.
             until_empty: end when nothing is due; such a shift stays outside of the crew.
             only: tenant and id of the one job to execute, alone; then `queues` must be empty.
             flow_run_id: the Prefect flow run that this is, for people.
@@ -79,7 +77,8 @@ class Shift:
             os.getpid(),
             tuple(q.name for q in served),
             flow_run_id,
-            not until_empty and only is None,
+            # One that serves some queues only must not relieve those that serve all.
+            queues is None and not until_empty and only is None,
         )
         self.summary = ShiftSummary(self.executor.executor_id)
         self._bounds = QueueBounds(served)
@@ -87,11 +86,22 @@ class Shift:
         self._leaving = asyncio.Event()
         self._why: Stop | None = None
         self._writer = OutcomeWriter(store, self._written)
+        self._ending = Ending(store, self._running, self._writer, self.summary)
         self._claimer = Claimer(
             store, self.executor.executor_id, self._bounds, self._start, poll_interval=settings.poll_interval
         )
-        self._overseer = Overseer(store, self.executor.executor_id, self._running, self._writer, self.leave)
-        self._duty = Duty(store, self.executor, self._bounds, settings, self._overseer, self.leave)
+        self._overseer = Overseer(
+            store,
+            self.executor.executor_id,
+            self._running,
+            self._writer,
+            self.leave,
+            self._settle,
+            answers_within=settings.database_timeout,
+        )
+        self._duty = Duty(
+            store, self.executor, self._bounds, settings, self._overseer, self.leave, self._given_up
+        )
 
     def leave(self, because: str, why: Stop | None = None) -> None:
         """Claim no more, and end: after the running jobs, or with a `why` by stopping them."""
@@ -105,14 +115,14 @@ class Shift:
     async def run(self) -> ShiftSummary:
         """Work until there is a reason to end, and return what was done."""
         loop = asyncio.get_running_loop()
-        executor_id = self.executor.executor_id
 
         def forgotten() -> None:
-            loop.call_soon_threadsafe(self.leave, "the store has given this shift up", Stop.FENCED)
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._given_up)
 
         await self._store.enter_executor(self.executor)
         heartbeat = Heartbeat(
-            self._store.heart(executor_id),
+            self._store.heart(self.executor.executor_id),
             self._settings.heartbeat_interval,
             forgotten,
             self._overseer,
@@ -130,17 +140,21 @@ class Shift:
         try:
             await self._work(helpers)
             await self._end(helpers)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._stop_all(Stop.SHUTDOWN))
+        except BaseException:
+            # Cancelled, or a fault of ours: nothing may run on here once the store gives it to others.
+            await asyncio.shield(self._ending.stop_all(Stop.SHUTDOWN))
             raise
         finally:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
-            heartbeat.stop()
+            await asyncio.to_thread(heartbeat.stop)
             await self._forget()
         self.summary.ended_at = datetime.now(UTC)
         return self.summary
+
+    def _given_up(self) -> None:
+        self.leave("the store has given this shift up", Stop.FENCED)
 
     async def _work(self, helpers: Iterable[asyncio.Task[None]]) -> None:
         if self._only is not None:
@@ -148,9 +162,7 @@ class Shift:
             return
         await self._duty.lease()
         while not self._leaving.is_set():
-            for helper in helpers:
-                if helper.done():
-                    helper.result()
+            _raise_faults(helpers)
             if await self._claimer.fill():
                 # Let the jobs that were just started take their first step.
                 await asyncio.sleep(0)
@@ -172,9 +184,7 @@ class Shift:
         grace = self._settings.shutdown_grace.total_seconds()
         deadline: float | None = None
         while self._running and self._why is not Stop.FENCED:
-            for helper in helpers:
-                if helper.done():
-                    helper.result()
+            _raise_faults(helpers)
             now = asyncio.get_running_loop().time()
             if self._why is Stop.SHUTDOWN:
                 deadline = deadline or now + grace
@@ -187,38 +197,12 @@ class Shift:
             except TimeoutError:
                 continue
         if self._running:
-            await self._stop_all(self._why or Stop.SHUTDOWN)
-
-    async def _stop_all(self, why: Stop) -> None:
-        """Interrupt what runs and give it back to the store."""
-        left = list(self._running.values())
-        for execution in left:
-            execution.stop(why)
-        tasks = [e.task for e in left if e.task is not None and (e.declared is None or e.declared.is_async)]
-        if tasks:
-            await asyncio.wait(tasks, timeout=UNWIND_S)
-        if why is Stop.FENCED:
-            return
-        # Outcomes that came meanwhile are written first.
-        await self._writer.drain(UNWIND_S)
-        await self._release(list(self._running.values()))
-
-    async def _release(self, executions: Sequence[Execution]) -> None:
-        unsettled: list[tuple[Fenced, bool]] = [
-            (e.job, e.declared is not None and e.declared.on_orphan == "replay")
-            for e in executions
-            if e.task is None or not e.task.done() or e.stopped is Stop.SHUTDOWN
-        ]
-        if not unsettled:
-            return
-        try:
-            await self._store.release(unsettled, SHUT_DOWN)
-            self.summary.released += len(unsettled)
-        except StoreUnavailable as error:
-            logger.warning("jobs are left to the reconciler", jobs=len(unsettled), error=str(error))
+            await self._ending.stop_all(self._why or Stop.SHUTDOWN)
 
     async def _forget(self) -> None:
         try:
+            if self._why is not Stop.FENCED:
+                await self._overseer.give_back_unanswered()
             await self._store.leave_executor(self.executor.executor_id)
         except StoreUnavailable as error:
             logger.warning("this shift is left to the reconciler", error=str(error))
@@ -236,6 +220,7 @@ class Shift:
             max_result_bytes=self._settings.max_payload_bytes,
         )
         if outcome is not None:
+            execution.has_outcome = True
             if execution.task_run_id is not None:
                 outcome = outcome._replace(task_run_id=execution.task_run_id)
             self._writer.put(outcome)
@@ -269,6 +254,12 @@ class Shift:
     def _on_cancel(self, executor_id: str) -> None:
         if executor_id == str(self.executor.executor_id):
             self._overseer.audit_soon()
+
+
+def _raise_faults(helpers: Iterable[asyncio.Task[None]]) -> None:
+    for helper in helpers:
+        if helper.done():
+            helper.result()
 
 
 def _served(registry: Registry, names: Sequence[str] | None) -> list[Queue]:

@@ -7,6 +7,7 @@ asyncio and anyio are joined at exit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -35,7 +36,7 @@ async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
             value = context.run(function, *args)
         except BaseException as raised:  # noqa: BLE001 -- whatever it is, the loop is to know
             error = raised
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop has ended without this code
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=work, name="durable-jobs-processor", daemon=True).start()

@@ -59,8 +59,8 @@ class Heart(Protocol):
         """
         ...
 
-    def must_stop(self, running: int) -> bool:
-        """Tell whether one of the `running` executions should have ended: overdue, cancelled or given up.
+    def must_stop(self, running: Collection[UUID]) -> bool:
+        """Tell whether one of these claims should have ended: it is overdue, cancelled or given up.
 
         Raises:
             StoreUnavailable: there is no answer.
@@ -321,9 +321,9 @@ class JobsOperator(Protocol):
         ...
 
     async def fail_overdue(
-        self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
+        self, *, margin: timedelta, tenant: str | None = None, limit: int = 100, now: datetime | None = None
     ) -> list[UUID]:
-        """End running jobs past their deadline, or past a cancel request, by more than the margin."""
+        """End running jobs (of one tenant) past their deadline or a cancel request by more than the margin."""
         ...
 
     async def cancel(self, job_id: UUID, *, by: str | None = None, now: datetime | None = None) -> Job:

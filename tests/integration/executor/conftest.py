@@ -14,7 +14,11 @@ from tests.integration.executor.shifts import Duty
 
 @pytest.fixture
 async def duty(
-    pg_store: PgJobsStore, database_url: str, owner_connection: psycopg.Connection, tmp_path: Path
+    pg_store: PgJobsStore,
+    database_url: str,
+    owner_connection: psycopg.Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Duty]:
     """An empty database with the table of traces, and processes that end with the test."""
     owner_connection.execute(
@@ -22,6 +26,8 @@ async def duty(
     )
     owner_connection.execute("TRUNCATE traces")
     owner_connection.execute("GRANT INSERT ON traces TO PUBLIC")
+    # Job types leave their traces on connections of their own, also in this process.
+    monkeypatch.setenv("DURABLE_JOBS_DATABASE_URL", database_url)
     duty = Duty(pg_store, database_url, owner_connection, tmp_path)
     yield duty
     duty.close()

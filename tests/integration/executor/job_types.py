@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,7 +20,8 @@ from durable_jobs import JobContext, NotRetryable, Queue, job_type
 WORK = Queue("work", concurrency=20, max_pending=None)
 NARROW = Queue("narrow", concurrency=1, max_pending=None)
 BOUNDED = Queue("bounded", concurrency=4, max_pending=None)
-QUEUES = ("work", "narrow", "bounded")
+LET_GO = threading.Event()
+"""Ends jobs of type DEAF in this process."""
 
 
 class Take(BaseModel):
@@ -119,6 +123,23 @@ async def stubborn(request: Take, context: JobContext) -> str:
 async def poison(request: Take, context: JobContext) -> None:
     await traced(context, "began")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job_type("DEAF", queue=WORK, visibility="history")
+def deaf(request: Take, context: JobContext) -> None:
+    trace(context, "began")
+    LET_GO.wait(30)
+
+
+@job_type("MEMORY", queue=WORK, visibility="history")
+async def memory(request: Take, context: JobContext) -> int:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 100_000_000, before[1]))
+    try:
+        return len(b"x" * 1_000_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @job_type("RAISES", queue=WORK, visibility="history")

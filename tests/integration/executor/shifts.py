@@ -86,7 +86,6 @@ class Duty:
 
     async def start(self, url: str | None = None, **options: Any) -> ShiftProcess:
         """Start a shift and wait until it is known."""
-        options.setdefault("queues", ["work", "narrow", "bounded"])
         log = self._folder / f"shift-{len(self._processes)}.log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DURABLE_JOBS_")}
         environment |= TIMES | {
@@ -117,6 +116,13 @@ class Duty:
             "SELECT executor_id FROM job_executors WHERE pid = %s", [shift.pid]
         ).fetchone()
         return row[0] if row else None
+
+    def view(self, executor_id: UUID) -> dict[str, Any] | None:
+        """Return an executor's row."""
+        with self.owner.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(
+                "SELECT * FROM job_executors WHERE executor_id = %s", [executor_id]
+            ).fetchone()
 
     async def submit(self, name: str, count: int = 1, *, tenant: str = "acme", **data: Any) -> list[UUID]:
         """Register jobs of a type."""

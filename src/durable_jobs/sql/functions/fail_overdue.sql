@@ -1,13 +1,13 @@
 -- Ends jobs that are past their deadline, or past a cancel request, by more than p_margin, whoever
--- runs them: code that does not stop loses its fence.
-CREATE OR REPLACE FUNCTION fail_overdue(p_margin interval, p_limit integer, p_now timestamptz)
+-- runs them: code that does not stop loses its fence. Of one tenant, or of all.
+CREATE OR REPLACE FUNCTION fail_overdue(p_margin interval, p_tenant text, p_limit integer, p_now timestamptz)
 RETURNS SETOF uuid
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_now timestamptz := coalesce(p_now, now());
 BEGIN
-    PERFORM set_tenants(array(SELECT list_tenants('running')));
+    PERFORM set_tenants(CASE WHEN p_tenant IS NULL THEN array(SELECT list_tenants('running')) ELSE ARRAY[p_tenant] END);
     RETURN QUERY
         WITH overdue AS MATERIALIZED (
             SELECT j.job_id FROM job_history j

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -27,12 +27,14 @@ class MemoryHeart:
             known.last_seen_at = time_of(None)
         return known is not None
 
-    def must_stop(self, running: int) -> bool:
+    def must_stop(self, running: Collection[UUID]) -> bool:
         """Look for an execution that should have ended; see `Heart.must_stop`."""
-        held = (
-            row for row in self._memory.in_state(JobState.RUNNING) if row.executor_id == self._executor_id
-        )
-        return sum(row.must_end_at >= time_of(None) for row in held) < running
+        in_order = {
+            row.claim_token
+            for row in self._memory.in_state(JobState.RUNNING)
+            if row.executor_id == self._executor_id and row.must_end_at >= time_of(None)
+        }
+        return not in_order.issuperset(running)
 
     def close(self) -> None:
         """Nothing is open."""

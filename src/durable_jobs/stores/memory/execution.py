@@ -29,7 +29,7 @@ class MemoryExecution(MemoryDuty):
         now: datetime | None = None,
     ) -> Claim:
         """Take due jobs of a queue."""
-        if ("queue", queue) in self.memory.paused:
+        if ("queue", queue) in self.memory.paused or executor_id not in self.memory.executors:
             return Claim([], [])
         at = time_of(now)
         waiting = self._waiting(queue)
@@ -60,6 +60,7 @@ class MemoryExecution(MemoryDuty):
         row = self.memory.jobs.get(job_id)
         if (
             row is None
+            or executor_id not in self.memory.executors
             or row.tenant_id != tenant_id
             or row.state is not JobState.PENDING
             or row.run_at > at
@@ -143,11 +144,11 @@ class MemoryExecution(MemoryDuty):
         ]
 
     async def fail_overdue(
-        self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
+        self, *, margin: timedelta, tenant: str | None = None, limit: int = 100, now: datetime | None = None
     ) -> list[UUID]:
         """End running jobs past their deadline or a cancel request."""
         at = time_of(now)
-        running = self.memory.in_state(JobState.RUNNING)
+        running = (r for r in self.memory.in_state(JobState.RUNNING) if tenant in (None, r.tenant_id))
         overdue = [row for row in running if row.must_end_at < at - margin][:limit]
         for row in overdue:
             if row.cancel_requested_at is None:

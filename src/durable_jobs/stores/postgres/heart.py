@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -13,7 +14,7 @@ from durable_jobs.stores.postgres.bound import hung_up_after
 from durable_jobs.stores.postgres.database import translate
 from durable_jobs.stores.postgres.duty import BEAT
 
-_IN_ORDER = "SELECT count(*) FROM held_jobs(%(executor)s) WHERE NOT (cancel_requested OR overdue)"
+_IN_ORDER = "SELECT claim_token FROM held_jobs(%(executor)s) WHERE NOT (cancel_requested OR overdue)"
 
 
 class PgHeart:
@@ -28,14 +29,13 @@ class PgHeart:
 
     def beat(self) -> bool:
         """Beat once; see `Heart.beat`."""
-        return self._row(BEAT) is not None
+        return bool(self._rows(BEAT))
 
-    def must_stop(self, running: int) -> bool:
+    def must_stop(self, running: Collection[UUID]) -> bool:
         """Look for an execution that should have ended; see `Heart.must_stop`."""
-        row = self._row(_IN_ORDER)
-        return row is not None and row[0] < running
+        return not {row[0] for row in self._rows(_IN_ORDER)}.issuperset(running)
 
-    def _row(self, statement: str) -> tuple[Any, ...] | None:
+    def _rows(self, statement: str) -> list[tuple[Any, ...]]:
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(**self._options)
@@ -44,8 +44,7 @@ class PgHeart:
                     "SELECT set_config('statement_timeout', %s, true)",
                     [str(int(self._timeout.total_seconds() * 1000))],
                 )
-                cursor = self._connection.execute(statement, {"executor": self._executor_id})
-                return cast("tuple[Any, ...] | None", cursor.fetchone())
+                return self._connection.execute(statement, {"executor": self._executor_id}).fetchall()
         except psycopg.Error as error:
             self.close()
             raise StoreUnavailable(str(translate(error))) from error

@@ -138,12 +138,12 @@ class PgOperator(PgDuty):
         return [HeldJob._make(row) for row in rows]
 
     async def fail_overdue(
-        self, *, margin: timedelta, limit: int = 100, now: datetime | None = None
+        self, *, margin: timedelta, tenant: str | None = None, limit: int = 100, now: datetime | None = None
     ) -> list[UUID]:
         """Fail running jobs past their deadline."""
         rows: list[Any] = await self._db.fetch(
-            "SELECT fail_overdue(%(margin)s, %(limit)s, %(now)s)",
-            {"margin": margin, "limit": limit, "now": now},
+            "SELECT fail_overdue(%(margin)s, %(tenant)s, %(limit)s, %(now)s)",
+            {"margin": margin, "tenant": tenant, "limit": limit, "now": now},
         )
         return [row[0] for row in rows]
 
