@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Postgres that fails as networks do: silent, cut, slow, or losing one answer."""
+"""A TCP proxy in front of a server that fails as networks do: silent, cut, slow, or losing one answer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from datetime import timedelta
 
 from sqlalchemy import make_url
 
+READY_FOR_QUERY = b"Z\x00\x00\x00\x05I"
+"""Ends every answer of Postgres: the statement is done, and committed."""
+
 
 class TcpProxy:
     """Passes connections on to one server, until it is told otherwise."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, end_of_answer: bytes = READY_FOR_QUERY) -> None:
         self._url = make_url(url)
+        self._end_of_answer = end_of_answer
         self._passing = asyncio.Event()
         self._passing.set()
         self._refusing = False
@@ -125,9 +129,8 @@ class TcpProxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, loses: asyncio.Event
     ) -> None:
         while data := await reader.read(65536):
-            # Ready for the next query: the statement is done, and committed.
             if loses.is_set():
-                if data.endswith(b"Z\x00\x00\x00\x05I"):
+                if data.endswith(self._end_of_answer):
                     self.lost_answers += 1
                     return
                 continue
@@ -141,9 +144,9 @@ class TcpProxy:
 
 
 @asynccontextmanager
-async def proxied(url: str) -> AsyncIterator[TcpProxy]:
-    """Run a proxy in front of a server for the block."""
-    proxy = TcpProxy(url)
+async def proxied(url: str, *, end_of_answer: bytes = READY_FOR_QUERY) -> AsyncIterator[TcpProxy]:
+    """Run a proxy in front of a server for the block; `end_of_answer` ends what the server says."""
+    proxy = TcpProxy(url, end_of_answer)
     await proxy.start()
     try:
         yield proxy
