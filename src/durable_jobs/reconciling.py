@@ -23,6 +23,7 @@ from durable_jobs.settings import Settings
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Decision, ReconcilerStore, RemovedExecutor
 from durable_jobs.texts import clean, reason_of
+from durable_jobs.urls import first_line
 
 logger = structlog.get_logger(__name__)
 
@@ -160,5 +161,7 @@ class Reconciler:
 
 
 def _note_fault(report: ReconcileReport, tenant: str, what: str, error: Exception) -> None:
-    report.faults[tenant] = f"{what}: {clean(str(error), 500)}"
-    logger.error(what, tenant=tenant, error=clean(str(error), 500))
+    fault = f"{what}: {clean(first_line(error), 500)}"
+    if report.faults.get(tenant) != fault:
+        logger.error(what, tenant=tenant, error=fault)
+    report.faults[tenant] = fault

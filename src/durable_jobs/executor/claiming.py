@@ -72,6 +72,11 @@ class Claimer:
         """Whether every queue was empty when last looked at."""
         return len(self._empty) == len(self._bounds.queues)
 
+    def only_lacks_places(self) -> set[str]:
+        """Return the queues not found empty, if all of them are held by other executors alone."""
+        unseen = set(self._bounds.queues) - self._empty
+        return set() if any(self._bounds.held[queue] for queue in unseen) else unseen
+
     async def fill(self) -> bool:
         """Claim once for every queue with free places; True when anything was claimed."""
         # Whatever wakes us from here on is not missed by the next sleep.

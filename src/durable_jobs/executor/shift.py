@@ -32,6 +32,7 @@ from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.queues import Queue
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
+from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Executor, ExecutorStore, Unwritten
 
 logger = structlog.get_logger(__name__)
@@ -167,10 +168,27 @@ class Shift:
                 # Let the jobs that were just started take their first step.
                 await asyncio.sleep(0)
                 continue
-            if self._until_empty and self._claimer.found_nothing and not self._running:
+            if self._until_empty and not self._running and await self._nothing_is_due():
                 self.leave("nothing is due")
                 return
             await self._claimer.sleep()
+
+    async def _nothing_is_due(self) -> bool:
+        if self._claimer.found_nothing:
+            return True
+        # A queue whose places others hold cannot be claimed from, but it can be looked at.
+        held_by_others = self._claimer.only_lacks_places()
+        if not held_by_others:
+            return False
+        try:
+            counts = await self._store.counts()
+        except StoreUnavailable:
+            return False
+        now = datetime.now(UTC)
+        due = [
+            c for c in counts if c.state is JobState.PENDING and c.oldest_run_at and c.oldest_run_at <= now
+        ]
+        return not held_by_others & {count.queue for count in due}
 
     async def _claim_only(self, tenant: str, job_id: UUID) -> None:
         job = await self._store.claim_job(self.executor.executor_id, tenant, job_id)

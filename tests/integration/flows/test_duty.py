@@ -18,12 +18,12 @@ from durable_jobs.flows.pause_queue import pause_queue
 from durable_jobs.reconciling import ReconcileReport
 from durable_jobs.stores.protocols import RemovedExecutor
 from durable_jobs.tasks.reconciling import repair_runs
+from durable_jobs.tasks.runs import RECONCILE, SHIFT
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
 from tests.integration.flows.prefect_records import Records
 from tests.support.jobs import enter, new_job
 
-SHIFT = "execute-jobs/shift"
 NOBODY = "http://127.0.0.1:9/api"
 
 
@@ -115,7 +115,7 @@ async def test_runs_that_are_worked_on_or_starting_are_left_alone(
     monkeypatch.setenv("DURABLE_JOBS_PENDING_STALE_AFTER", "0.3")
     worked_on, starting, other = [
         await client.create_flow_run_from_deployment(deployed[name])
-        for name in (SHIFT, "execute-job/isolated", "redis-health/every-5-minutes")
+        for name in (SHIFT, RECONCILE, "redis-health/every-5-minutes")
     ]
     executor = await enter(runtime.store, "shown", flow_run_id=worked_on.id)
     await client.set_flow_run_state(worked_on.id, Running(), force=True)
