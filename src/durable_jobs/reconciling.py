@@ -88,11 +88,17 @@ class Reconciler:
         return report
 
     async def _require_sight(self) -> None:
-        if await self._store.has_rows() and not await self._store.tenants("any"):
+        if await self._sees_nothing():
+            # The statistics may lag behind a table that was just emptied.
+            await asyncio.sleep(2 * self._settings.heartbeat_interval.total_seconds())
+        if await self._sees_nothing():
             raise ReconcileFailed(
                 "no tenant is seen although job_history has rows: the role that enumerates tenants has lost its"
                 " policy or its rights; run the migrations again (durable-jobs deploy)"
             )
+
+    async def _sees_nothing(self) -> bool:
+        return await self._store.has_rows() and not await self._store.tenants("any")
 
     async def _surely_silent(self) -> list[UUID]:
         stale_after = self._settings.running_stale_after

@@ -20,8 +20,15 @@ TIMES = {"HEARTBEAT_INTERVAL": "0.2", "RUNNING_STALE_AFTER": "0.8", "POLL_INTERV
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, database_url: str, prefect_harness: None) -> None:
+def environment(
+    monkeypatch: pytest.MonkeyPatch,
+    database_url: str,
+    owner_connection: psycopg.Connection,
+    prefect_harness: None,
+) -> None:
     """What a worker's environment gives a flow run."""
+    # The statistics know at once that the tables were emptied.
+    owner_connection.execute("SELECT pg_stat_force_next_flush()")
     monkeypatch.setattr("durable_jobs.runtime._installed", None)
     monkeypatch.setenv("DURABLE_JOBS_DATABASE_URL", database_url)
     monkeypatch.setenv("DURABLE_JOBS_MODULES", "tests.integration.flows.work")

@@ -112,7 +112,7 @@ async def test_it_is_closed_later_when_prefect_was_away_as_its_executor_died(
 async def test_runs_that_are_worked_on_or_starting_are_left_alone(
     runtime: OpenRuntime, deployed: dict[str, UUID], client: PrefectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DURABLE_JOBS_PENDING_STALE_AFTER", "0.3")
+    monkeypatch.setenv("DURABLE_JOBS_PENDING_STALE_AFTER", "6")
     worked_on, starting, other = [
         await client.create_flow_run_from_deployment(deployed[name])
         for name in (SHIFT, RECONCILE, "redis-health/every-5-minutes")
