@@ -170,11 +170,12 @@ async def test_orp_2_a_slow_database_does_not_take_a_healthy_job_for_dead(
     duty: Duty, proxy: TcpProxy
 ) -> None:
     store = local_store(proxy.url, timeout=timedelta(seconds=10))
-    async with local_shift(duty, store):
+    duty.settings = duty.settings.model_copy(update={"running_stale_after": 2 * STALE})
+    async with local_shift(duty, store, settings={"running_stale_after": 2 * STALE}):
         proxy.slow_down(timedelta(milliseconds=500))
-        [job] = await duty.submit("ONCE", seconds=3 * STALE.total_seconds())
+        [job] = await duty.submit("ONCE", seconds=6 * STALE.total_seconds())
         reconciling = asyncio.create_task(duty.reconcile_on())
-        await duty.until([job], "SUCCEEDED")
+        await duty.until([job], "SUCCEEDED", 2 * LONG)
         reconciling.cancel()
         await asyncio.gather(reconciling, return_exceptions=True)
         proxy.restore()

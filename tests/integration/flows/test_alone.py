@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -21,8 +22,8 @@ from durable_jobs.errors import DurableJobsError, InvalidPayload, UnknownJobType
 from durable_jobs.flows.execute_job import execute_job
 from durable_jobs.flows.submit_job import submit_job
 from durable_jobs.jobs import Job
-from durable_jobs.tasks.closing import close_abandoned_runs
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
+from durable_jobs.tasks.lost_runs import clear_up_runs
 from durable_jobs.tasks.runs import start_run
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
@@ -30,6 +31,8 @@ from tests.integration.flows.prefect_records import Records
 from tests.support.tcp_proxy import proxied
 
 ISOLATED = "execute-job/isolated"
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts a Prefect server
 
 
 @pytest.fixture
@@ -164,10 +167,8 @@ async def test_a_run_whose_process_died_before_it_claimed_is_closed_and_replaced
     await client.set_flow_run_state(first.id, Running(), force=True)
     await stale(owner)
     assert await desk.dispatch() == 0
-    impatient = desk.runtime.settings.model_copy(
-        update={"pending_stale_after": desk.runtime.settings.poll_interval}
-    )
-    assert await close_abandoned_runs(desk.runtime._replace(settings=impatient)) == 1
+    soon = desk.runtime.settings.model_copy(update={"running_stale_after": timedelta(milliseconds=1)})
+    assert (await clear_up_runs(desk.runtime._replace(settings=soon))).lost == 1
     assert await desk.dispatch() == 1
     assert len(await desk.runs()) == 2
 

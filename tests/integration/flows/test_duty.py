@@ -17,14 +17,15 @@ from durable_jobs.flows.jobs_reconcile import jobs_reconcile
 from durable_jobs.flows.pause_queue import pause_queue
 from durable_jobs.reconciling import ReconcileReport
 from durable_jobs.stores.protocols import RemovedExecutor
-from durable_jobs.tasks.reconciling import repair_runs
-from durable_jobs.tasks.runs import RECONCILE, SHIFT
+from durable_jobs.tasks.reconciling import SHIFT, repair_runs
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
 from tests.integration.flows.prefect_records import Records
 from tests.support.jobs import enter, new_job
 
 NOBODY = "http://127.0.0.1:9/api"
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts a Prefect server
 
 
 async def one_pass() -> UUID:
@@ -104,18 +105,17 @@ async def test_it_is_closed_later_when_prefect_was_away_as_its_executor_died(
     report = ReconcileReport(removed=[RemovedExecutor(run.id, run.id)])
     with temporary_settings({PREFECT_API_URL: NOBODY}):
         assert (await repair_runs(runtime, report)).closed == 0
-    monkeypatch.setenv("DURABLE_JOBS_PENDING_STALE_AFTER", "0.05")
+    monkeypatch.setenv("DURABLE_JOBS_RUNNING_STALE_AFTER", "0.01")
     await one_pass()
     assert (await client.read_flow_run(run.id)).state_type is StateType.CRASHED
 
 
 async def test_runs_that_are_worked_on_or_starting_are_left_alone(
-    runtime: OpenRuntime, deployed: dict[str, UUID], client: PrefectClient, monkeypatch: pytest.MonkeyPatch
+    runtime: OpenRuntime, deployed: dict[str, UUID], client: PrefectClient
 ) -> None:
-    monkeypatch.setenv("DURABLE_JOBS_PENDING_STALE_AFTER", "6")
     worked_on, starting, other = [
         await client.create_flow_run_from_deployment(deployed[name])
-        for name in (SHIFT, RECONCILE, "redis-health/every-5-minutes")
+        for name in (SHIFT, "jobs-reconcile/every-minute", "redis-health/every-5-minutes")
     ]
     executor = await enter(runtime.store, "shown", flow_run_id=worked_on.id)
     await client.set_flow_run_state(worked_on.id, Running(), force=True)

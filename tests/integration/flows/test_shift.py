@@ -16,6 +16,8 @@ from durable_jobs.tenants import job_tenant_scope
 from tests.integration.flows.prefect_records import Records
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.timeout(300)  # the first test starts a Prefect server
+
 
 async def submitted(name: str, *requests: dict[str, Any]) -> list[Job]:
     with job_tenant_scope("default"):
