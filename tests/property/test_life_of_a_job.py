@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -35,11 +36,13 @@ def attack(world: World, examples: int, *, shrink: bool = True) -> None:
     )
 
 
+@pytest.mark.timeout(7_200 if LONGER else 300)
 def test_in_memory() -> None:
     with memory_world() as world:
         attack(world, 100)
 
 
+@pytest.mark.timeout(7_200 if LONGER else 300)
 def test_in_postgres(urls: Urls) -> None:
     with pg_world(urls) as world:
         attack(world, 25)

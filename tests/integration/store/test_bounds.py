@@ -46,7 +46,7 @@ async def test_fifty_submitters_some_killed_some_slow_while_jobs_are_claimed(
             process.wait(timeout=120)
         assert all(process.returncode == 0 for process in processes)
     assert claimed > 100
-    assert BOUND * 0.9 <= most <= BOUND
+    assert BOUND / 2 < most <= BOUND
     # Transactions of killed processes end when the server notices.
     await eventually(lambda: PgProbe(owner_connection).counted(QUEUE) == waiting(owner_connection))
     with job_tenant_scope("acme"):

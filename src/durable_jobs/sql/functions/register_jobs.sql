@@ -15,7 +15,6 @@ DECLARE
     v_known integer[] := '{}';
     v_shards smallint[];
     v_inserted integer[];
-    v_lost smallint[];
     v_conflict record;
     v_answered integer;
 BEGIN
@@ -63,10 +62,7 @@ BEGIN
             WHERE parent_job_id IS NULL AND replay_of IS NULL AND idempotency_key IS NOT NULL DO NOTHING
         RETURNING job_id
     )
-    SELECT coalesce(array_agg(f.n) FILTER (WHERE i.job_id IS NOT NULL), '{}'),
-           array_agg(v_shards[f.k]) FILTER (WHERE i.job_id IS NULL)
-    INTO v_inserted, v_lost
-    FROM fresh f LEFT JOIN inserted i ON i.job_id = f.job_id;
+    SELECT coalesce(array_agg(f.n), '{}') INTO v_inserted FROM fresh f JOIN inserted i ON i.job_id = f.job_id;
     PERFORM wake_executors(v_queue);
     RETURN QUERY SELECT NULL::integer, v_now, NULL::jsonb;
     IF NOT p_keyed OR cardinality(v_inserted) = jsonb_array_length(p_jobs) THEN
@@ -74,7 +70,11 @@ BEGIN
         RETURN;
     END IF;
     -- Room taken for a request that another transaction registered meanwhile.
-    PERFORM release_pending(v_queue, v_lost);
+    PERFORM release_pending(v_queue, array(
+        SELECT v_shards[f.k] FROM (
+            SELECT r.n, row_number() OVER (ORDER BY r.n) AS k FROM jsonb_to_recordset(p_jobs) AS r (n integer)
+            WHERE r.n <> ALL (v_known)
+        ) f WHERE f.n <> ALL (v_inserted)));
     FOR v_conflict IN
         SELECT r.n, r.idempotency_key, root.job_id
         FROM jsonb_to_recordset(p_jobs) AS r (n integer, idempotency_key text, payload_hash text)
