@@ -273,15 +273,17 @@ async def test_a_purge_that_sees_no_tenant_is_no_success(own: Urls, monkeypatch:
 
 
 async def test_the_lock_outlives_a_timeout_of_idle_transactions(own: Urls) -> None:
+    held = (
+        "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+        " WHERE l.locktype = 'advisory' AND d.datname = current_database()"
+    )
     with psycopg.connect(own.admin, autocommit=True) as owner:
-        owner.execute(f"ALTER DATABASE {owner.info.dbname} SET idle_in_transaction_session_timeout = '100ms'")
+        owner.execute(f"ALTER DATABASE {owner.info.dbname} SET idle_in_transaction_session_timeout = '500ms'")
         async with open_store(own.application) as store:
             async with recorded(store, await Periods().limits(store, FLOOR)):
-                [(pid,)] = owner.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory'").fetchall()
-                owner.execute("SELECT pg_sleep(0.3)")
-                assert owner.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory'").fetchall() == [
-                    (pid,)
-                ]
+                [(pid,)] = owner.execute(held).fetchall()
+                owner.execute("SELECT pg_sleep(1)")
+                assert owner.execute(held).fetchall() == [(pid,)]
             assert (await store.purge_state()).last_success_at is not None
 
 
