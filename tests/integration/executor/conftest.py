@@ -31,3 +31,4 @@ async def duty(
     duty = Duty(pg_store, database_url, owner_connection, tmp_path)
     yield duty
     duty.close()
+    owner_connection.execute("DROP TABLE traces")

@@ -42,10 +42,10 @@ def unguarded_tables(url: str) -> list[str]:
 
 
 def test_every_table_of_tenants_is_guarded_and_a_new_one_is_found(
-    admin_url: str, new_database: Callable[[], Urls]
+    new_database: Callable[[], Urls],
 ) -> None:
-    assert unguarded_tables(admin_url) == []
     other = new_database().admin
+    assert unguarded_tables(other) == []
     with psycopg.connect(other, autocommit=True) as connection:
         connection.execute("CREATE TABLE job_notes (tenant_id text NOT NULL, note text)")
         assert unguarded_tables(other) == ["job_notes"]
