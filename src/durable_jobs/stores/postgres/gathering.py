@@ -1,8 +1,11 @@
 """Registrations that come while others are being written go together in the next statement.
 
 A lone caller waits for nobody. Callers share the cost of a statement and of its commit, never a failure:
-when a statement for several is refused, each is registered by itself. Requests with an idempotency key do
-not come here: one may have to wait for a transaction that uses its key, and nobody should wait with it.
+when a statement for several is refused, each is registered by itself. When the store does not answer one
+statement, those who wait for the next are told at once, so that nobody waits twice the bound.
+
+Requests with an idempotency key do not come here: one may have to wait for a transaction that uses its
+key, and nobody should wait with it.
 """
 
 from __future__ import annotations
@@ -46,6 +49,11 @@ class Kind:
         self.waiting = here[MOST:]
         return here[:MOST]
 
+    def take_all(self) -> list[Waiting]:
+        """Take everybody who waits."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
 
 class Gathering:
     """Registers single requests, together when there are many."""
@@ -71,6 +79,9 @@ class Gathering:
         kind.in_flight += 1
         try:
             return (await self._write(tenant, [job]))[0]
+        except StoreUnavailable as error:
+            _refuse(kind.take_all(), error)
+            raise
         finally:
             self._go_on(tenant, name, kind)
 
@@ -94,7 +105,7 @@ class Gathering:
         self, tenant: str, name: tuple[object, ...], kind: Kind, batch: list[Waiting]
     ) -> None:
         try:
-            await self._answer(tenant, batch)
+            await self._answer(tenant, kind, batch)
             # Those who were answered may have more: let them come in time for the next statement.
             await asyncio.sleep(0)
         finally:
@@ -103,18 +114,20 @@ class Gathering:
                     one.answer.cancel()
             self._go_on(tenant, name, kind)
 
-    async def _answer(self, tenant: str, batch: list[Waiting]) -> None:
+    async def _answer(self, tenant: str, kind: Kind, batch: list[Waiting]) -> None:
         try:
             registered = await self._write(tenant, [one.job for one in batch])
         except StoreUnavailable as error:
+            # Who waited for this statement has waited as long as one call may take.
             _refuse(batch, error)
+            _refuse(kind.take_all(), error)
         except Exception as error:  # noqa: BLE001 -- whatever it is belongs to one of the callers
             if len(batch) == 1:
                 _refuse(batch, error)
                 return
             # One of them is refused, or there is no room for all: each finds out for itself.
             for one in batch:
-                await self._answer(tenant, [one])
+                await self._answer(tenant, kind, [one])
         else:
             for one, answer in zip(batch, registered, strict=True):
                 if not one.answer.done():
