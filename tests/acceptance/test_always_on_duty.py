@@ -284,6 +284,10 @@ def test_a_day_of_missed_crons_collapses_and_lost_runs_are_closed(site: Site) ->
     assert site.runs(*UNFINISHED) == []
 
 
+@pytest.mark.skipif(
+    "DURABLE_JOBS_LONG_TESTS" not in os.environ,
+    reason="takes minutes and has failed once on a loaded machine; set DURABLE_JOBS_LONG_TESTS to run it",
+)
 def test_after_a_power_cut_work_goes_on_by_itself(site: Site) -> None:
     site.start_worker("second")
     site.relieve()

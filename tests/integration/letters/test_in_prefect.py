@@ -188,6 +188,7 @@ async def test_automations_are_applied_by_name_and_a_persons_decisions_stay(
                     await client.delete_automation(automation.id)
 
 
+@pytest.mark.timeout(300)
 async def test_automations_notify_watch_the_reconciler_and_submit_a_job(
     prefect_server: PrefectServer, pg_store: PgJobsStore, submit_deployment: str
 ) -> None:
@@ -213,8 +214,8 @@ async def test_automations_notify_watch_the_reconciler_and_submit_a_job(
                 "does not reconcile" in body for body in hook.received
             )
 
-        await eventually(told, timedelta(seconds=60), every=timedelta(milliseconds=200))
-        [run] = await eventually(lambda: submitted(submit_deployment), timedelta(seconds=30))
+        await eventually(told, timedelta(seconds=120), every=timedelta(milliseconds=200))
+        [run] = await eventually(lambda: submitted(submit_deployment), timedelta(seconds=90))
         assert run.parameters == asked | {"idempotency_key": f"event {event.id}"}
         assert not any("only a warning" in body for body in hook.received)
         # None has started itself: what they did is one message for one event, and one run.

@@ -82,6 +82,8 @@ async def test_a_purge_that_is_killed_has_gone_on_and_the_next_one_ends_it(own: 
             await eventually(lambda: rows_below(owner, MANY), timedelta(seconds=60), every=timedelta(0))
             process.send_signal(signal.SIGKILL)
             await process.wait()
+            # What the server had begun for the killed process, it ends.
+            await eventually(lambda: not purging(owner))
             left = old_rows(owner)
             assert 0 < left < MANY + 1
             [(counted,)] = owner.execute("SELECT jobs FROM purge_runs").fetchall()
@@ -96,6 +98,15 @@ async def test_a_purge_that_is_killed_has_gone_on_and_the_next_one_ends_it(own: 
         }
         assert len(took) > 50
         assert statistics.quantiles(took, n=20)[-1] < 1.0
+
+
+def purging(owner: psycopg.Connection) -> bool:
+    return bool(
+        owner.execute(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND state <> 'idle' AND query ILIKE '%purge%'"
+        ).fetchall()
+    )
 
 
 def old_rows(owner: psycopg.Connection) -> int:
