@@ -104,7 +104,7 @@ class Installation:
     ) -> subprocess.CompletedProcess[str]:
         given = {k: v for k, v in (self.variables | variables).items() if v}
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, env=given, cwd=self.home, timeout=90
+            command, check=False, capture_output=True, text=True, env=given, cwd=self.home, timeout=150
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done
@@ -116,7 +116,7 @@ class Installation:
             f"{self.api}{path}",
             json=body,
             auth=tuple(LOGIN.split(":")),
-            timeout=20,  # type: ignore[arg-type]
+            timeout=90,  # type: ignore[arg-type]
         )
         answer.raise_for_status()
         return answer.json() if answer.content else None

@@ -103,7 +103,7 @@ class Up:
             text=True,
             env=bare_environment(),
             cwd="/",
-            timeout=60,
+            timeout=150,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

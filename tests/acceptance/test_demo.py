@@ -68,7 +68,7 @@ def test_ctrl_c_cleans_up_and_a_killed_demo_is_swept_by_the_next(scratch: Path) 
         assert demo.stdout is not None
         lines = [line for line, _ in zip(demo.stdout, range(3), strict=False)]
         demo.send_signal(signal.SIGINT)
-        output = "".join(lines) + demo.communicate(timeout=60)[0]
+        output = "".join(lines) + demo.communicate(timeout=150)[0]
     assert "Removed what 1 killed demos had left behind" in output
     assert demo.returncode == 130
     assert list(scratch.iterdir()) == []
@@ -77,6 +77,6 @@ def test_ctrl_c_cleans_up_and_a_killed_demo_is_swept_by_the_next(scratch: Path) 
 
 def test_a_folder_that_is_not_there_is_named(scratch: Path) -> None:
     with start(scratch, "--documents", str(scratch / "nowhere")) as demo:
-        output, _ = demo.communicate(timeout=60)
+        output, _ = demo.communicate(timeout=150)
     assert demo.returncode == 2
     assert "nowhere" in output

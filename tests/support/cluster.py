@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "autovacuum_naptime": "5s",
 }
+_PATIENCE = 30
 _TABLES = (
     "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'durable_jobs_version'"
 )
@@ -91,6 +93,17 @@ def drop_database(template: Urls, name: str) -> None:
 
 
 def empty(connection: psycopg.Connection) -> None:
-    """Remove every row; far quicker than a new database."""
+    """Remove every row; far quicker than a new database.
+
+    What the test before killed may still be served, and hold locks in another order: it is tried again.
+    """
     tables = [sql.Identifier(name) for (name,) in connection.execute(_TABLES)]
-    connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
+    truncate = sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables))
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute(truncate)
+            return
+        except psycopg.errors.DeadlockDetected:
+            if time.monotonic() > give_up:
+                raise

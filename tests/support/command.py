@@ -87,7 +87,7 @@ class Command:
     def alone(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
         """Run it as a process of its own and return how it ended."""
         with self.process(*arguments, **variables) as process:
-            out, err = process.communicate(stdin, timeout=60)
+            out, err = process.communicate(stdin, timeout=120)
         return Result(process.returncode, out, err)
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 async def eventually(
     condition: Callable[[], T | Awaitable[T]],
-    deadline: timedelta = timedelta(seconds=10),
+    deadline: timedelta = timedelta(seconds=60),
     *,
     every: timedelta = timedelta(milliseconds=20),
 ) -> T:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
+from durable_jobs.embedded.ports import free_port
+
 _CONFIG = """
 [databases]
 * = host={host} port={port}
@@ -41,7 +43,7 @@ def before(url: str) -> Iterator[str]:
     """Run PgBouncer, and give the URL that leads through it."""
     target = make_url(url)
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), _free_port()
+        folder, port = Path(name), free_port()
         config = folder / "pgbouncer.ini"
         config.write_text(_CONFIG.format(host=target.host, port=target.port, listen=port, folder=folder))
         (folder / "users").write_text(f'"{target.username}" "{target.password}"\n')
@@ -61,14 +63,8 @@ def before(url: str) -> Iterator[str]:
             process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_for(port: int) -> None:
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import httpx
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from durable_jobs.embedded.ports import free_port
 
 AUTH = "letters:not-a-real-password"
 START_S = 180
@@ -25,7 +26,7 @@ class PrefectServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         self.api_url = f"http://127.0.0.1:{self.port}/api"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -83,9 +84,3 @@ class PrefectServer:
 
 def _auth() -> httpx.BasicAuth:
     return httpx.BasicAuth(*AUTH.split(":"))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -134,7 +134,7 @@ def test_a_person_sees_a_bar_on_stderr_and_the_ids_go_where_they_should(
         stderr=terminal,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     os.close(terminal)
     seen = os.read(person, 100_000).decode()
@@ -151,7 +151,7 @@ def test_ctrl_c_loses_nothing_and_says_where_it_stopped(
         feed(process, lines(1_500))
         ids = read_ids(process, 1_000)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == ""
     assert "Interrupted. All lines up to 1000 are registered, and none behind" in err
@@ -174,7 +174,7 @@ def test_a_second_ctrl_c_does_not_wait_and_says_what_is_in_doubt(
             assert process.stderr is not None
             assert process.stderr.readline().startswith("Stopping when these lines are registered")
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert (
         "Interrupted. All lines up to 1000 are registered. It is not known whether lines 1001 to 2000" in err
@@ -213,7 +213,7 @@ def test_a_database_that_goes_away_ends_it_with_code_4_and_says_what_is_in_doubt
             server.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
             )
-            out, err = process.communicate(lines(500, first=1_001).decode(), timeout=30)
+            out, err = process.communicate(lines(500, first=1_001).decode(), timeout=120)
             server.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(sql.Identifier(name)))
     assert (process.returncode, out) == (4, "")
     assert "All lines up to 1000 are registered, and none behind" not in err

@@ -80,7 +80,7 @@ def test_submit_loads_nothing_that_it_does_not_need(database_url: str, command: 
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     loaded = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
     assert "psycopg" in loaded

@@ -21,7 +21,7 @@ def finish_work(process: subprocess.Popen[str], work: Callable[[], object]) -> t
     assert process.stdout is not None
     job_id = process.stdout.readline().strip()
     work()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     return job_id, out, err
 
 
@@ -31,7 +31,7 @@ def test_json_is_the_job_as_it_ended(command: Command, owner_connection: psycopg
             eventually(lambda: owner_connection.execute("SELECT FROM job_history").fetchall() or None)
         )
         command.execute()
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     job = json.loads(out)
     assert (process.returncode, job["state"]) == (0, "SUCCEEDED")
     assert job["result"] == {"status": "OK", "value": "hello"}

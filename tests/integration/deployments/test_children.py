@@ -130,5 +130,5 @@ def test_ctrl_c_in_the_terminal_reaches_the_parent_only(
     (process,) = marked.marked_processes(tmp_path)
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
     process.send_signal(signal.SIGKILL)
-    psutil.wait_procs([process], timeout=5)
+    psutil.wait_procs([process], timeout=60)
     program.forget()

@@ -33,7 +33,7 @@ class LocalShift:
 
     async def ended(self) -> ShiftSummary:
         """Wait for its end."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             return await self.task
 
 
@@ -96,6 +96,6 @@ async def local_shift(
             yield LocalShift(shift, task)
         finally:
             shift.leave("the test is over", Stop.FENCED)
-            await asyncio.wait([task], timeout=20)
+            await asyncio.wait([task], timeout=90)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -126,7 +126,7 @@ async def test_a_shift_publishes_beside_its_work(
             backlog = await pg_store.event_backlog()
             return backlog.waiting + backlog.posted == 0
 
-        await eventually(published, timedelta(seconds=30), every=timedelta(milliseconds=200))
+        await eventually(published, timedelta(seconds=90), every=timedelta(milliseconds=200))
 
 
 async def test_a_refused_event_holds_no_other_back(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,16 +14,10 @@ from typing import Any, Self
 import pytest
 import redis
 
+from durable_jobs.embedded.ports import free_port
 from tests.integration.redis.certificates import ServerFiles
 
-_PATIENCE = 15
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+_PATIENCE = 60
 
 
 class RedisServer:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.redis_health import CheckResult, Outcome, RedisTarget, Severity
 from durable_jobs.redis_health.authentication import check_authentication
 from tests.integration.redis import peers
 from tests.integration.redis.certificates import Authority
-from tests.integration.redis.servers import RedisServer, free_port
+from tests.integration.redis.servers import RedisServer
 
 
 async def look(

@@ -12,14 +12,15 @@ import pytest
 from prefect.settings import PREFECT_API_URL
 
 from durable_jobs.blocks.redis_target import RedisTargetBlock
-from tests.integration.redis.servers import RedisServer, free_port
+from durable_jobs.embedded.ports import free_port
+from tests.integration.redis.servers import RedisServer
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command with only these settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DURABLE_JOBS_")}
     command = [str(Path(sys.executable).parent / "durable-jobs"), "redis", *arguments]
-    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=120)
 
 
 def test_a_healthy_redis_exits_0_with_each_check(server: RedisServer) -> None:

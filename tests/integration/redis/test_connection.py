@@ -9,13 +9,14 @@ from datetime import timedelta
 
 import pytest
 
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.redis_health import CheckName, CheckResult, HealthLimits, Outcome, RedisTarget, Severity
 from durable_jobs.redis_health.connection import check_connection
 from durable_jobs.redis_health.deadline import PROBE_BUDGET, Deadline
 from durable_jobs.redis_health.lookup import ask_the_system
 from durable_jobs.redis_health.trouble import Trouble
 from tests.integration.redis import peers
-from tests.integration.redis.servers import RedisServer, free_port
+from tests.integration.redis.servers import RedisServer
 
 SHORT = timedelta(seconds=0.8)
 """Enough for a server on this machine; keeps the tests of silence short."""

@@ -12,12 +12,13 @@ import pytest
 import redis.asyncio
 from psycopg.rows import dict_row
 
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.redis_health import RedisTarget, announce, examine, report_loss, reporting_loss
 from durable_jobs.redis_health.results import CheckName, HealthReport, critical, ok
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres.health import PgHealthStates
-from tests.integration.redis.servers import RedisServer, free_port
+from tests.integration.redis.servers import RedisServer
 
 DOWN = critical(CheckName.CONNECTION, "refused", "nothing listens")
 UP = ok(CheckName.CONNECTION, "connected")

@@ -15,10 +15,11 @@ from psycopg.rows import dict_row
 
 from durable_jobs.blocks.redis_target import RedisTargetBlock
 from durable_jobs.deployments.block_types import offer_block_types
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.flows.redis_health import redis_health
 from durable_jobs.redis_health import InsecureRedisURL, InvalidRedisTarget
 from tests.integration.redis.certificates import Authority
-from tests.integration.redis.servers import RedisServer, free_port
+from tests.integration.redis.servers import RedisServer
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import redis
 
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.errors import RetentionViolated
 from durable_jobs.redis_health import RedisTarget
 from durable_jobs.retention import Budget, Periods, RedisPurged, purge_redis, purge_run
@@ -20,7 +21,7 @@ from durable_jobs.retention.bullmq import STEP
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
 from tests.integration.redis.certificates import Authority
-from tests.integration.redis.servers import RedisServer, free_port
+from tests.integration.redis.servers import RedisServer
 from tests.support.history import add_jobs, rows_of
 
 PASSWORD = "invented"

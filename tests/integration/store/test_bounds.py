@@ -35,7 +35,7 @@ async def test_fifty_submitters_some_killed_some_slow_while_jobs_are_claimed(
     module = "tests.integration.store.racing_submitter"
     with running([start(module, database_url, BOUND, 3) for _ in range(4)]) as processes:
         await eventually(lambda: waiting(owner_connection) >= BOUND * 0.9, timedelta(minutes=1))
-        for _ in range(40):
+        while claimed <= 100 or any(process.poll() is None for process in processes):
             jobs = (await pg_store.claim(executor, QUEUE, 7)).jobs
             claimed += len(jobs)
             await pg_store.finish([succeeded(job) for job in jobs])

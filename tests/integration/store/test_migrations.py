@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.errors import SchemaOutdated, StoreUnavailable
 from durable_jobs.schema import migrate
 from durable_jobs.schema.roles import provision
@@ -149,9 +150,7 @@ def oldest() -> Iterator[str]:
             "--no-sync",
         )
         run(OLDEST / "initdb", *initdb)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
         run(OLDEST / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
         try:

@@ -122,7 +122,7 @@ async def test_who_listens_listens_again_after_a_restart(
     cluster.stop()
     cluster.start()
     # What was missed meanwhile is looked for: that is what the empty name says.
-    await eventually(lambda: heard == ["", ""], timedelta(seconds=15))
+    await eventually(lambda: heard == ["", ""])
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
 
@@ -192,9 +192,9 @@ async def test_silence_on_the_wire(own: Urls, proxy: Proxy) -> None:
             await fails_in_time(store, "did not answer within 2 s", at_once=5)
         proxy.become("forward")
         proxy.reset()
-        await eventually(lambda: works(store), timedelta(seconds=15))
+        await eventually(lambda: works(store))
         # Nothing is left behind of the calls that were given up.
-        await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 3, timedelta(seconds=15))
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 3)
 
 
 async def test_connections_that_are_cut(own: Urls, proxy: Proxy) -> None:
