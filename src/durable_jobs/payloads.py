@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from durable_jobs.errors import InvalidPayload, PayloadTooLarge
 from durable_jobs.job_types import JobType
+from durable_jobs.set_order import in_order, may_hold_sets
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
@@ -107,7 +108,9 @@ def _validated(declared: JobType, data: Data) -> BaseModel:
 
 def _dumped(declared: JobType, request: BaseModel) -> Any:
     try:
-        return request.model_dump(mode="json", round_trip=True, warnings="error")
+        # By the names of the fields, as `_read_back` takes them, whatever names a model's answers use.
+        tree = request.model_dump(mode="json", by_alias=False, round_trip=True, warnings="error")
+        return in_order(request, tree) if may_hold_sets(type(request)) else tree
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         path = _unwritable(request)
         raise InvalidPayload(

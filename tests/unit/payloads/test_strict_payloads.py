@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -15,7 +18,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from pydantic.alias_generators import to_camel
 
 from durable_jobs import payloads
@@ -155,6 +158,53 @@ def test_json_text_and_mappings_and_models_are_the_same_request() -> None:
     tree = {"a": "01a22e6b-f6f4-70e9-bfad-428900b548a9", "b": "2024-01-01"}
     texts = [json.dumps(tree), json.dumps(dict(reversed(tree.items()))).encode(), tree, model(**tree)]
     assert len({store(model, text) for text in texts}) == 1
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, alias_generator=to_camel)
+    short_names: frozenset[int]
+
+
+class WithSets(BaseModel):
+    plain: set[int] = set()
+    nested: list[set[int]] = []
+    keyed: dict[UUID, set[int]] = {}
+    models: set[Inner] = set()
+    root: RootModel[set[int]] | None = None
+
+
+def test_a_set_is_written_in_one_order_however_it_was_filled() -> None:
+    """0, 8 and 16 collide in a small set, so their order is that of their arrival."""
+    fillings = [set([0, 8, 16]), set([16, 8, 0]), set([8, 16, 0])]  # noqa: C405 -- the order is the case
+    assert len({tuple(one) for one in fillings}) > 1
+    requests = [
+        WithSets(
+            plain=one,
+            nested=[{1}, one],
+            keyed={UUID(int=1): one},
+            models={Inner(shortNames=frozenset(one)), Inner(shortNames=frozenset([1]))},  # type: ignore[call-arg]
+            root=RootModel[set[int]](one),
+        )
+        for one in fillings
+    ]
+    assert len({store(WithSets, request) for request in requests}) == 1
+
+
+def test_the_same_set_of_texts_has_the_same_hash_in_every_process() -> None:
+    program = (
+        "from tests.unit.payloads.test_strict_payloads import field, store;"
+        "print(store(field(set[str]), {'value': list('abcdefgh')}).hash)"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(hashes) == 1
 
 
 def test_the_hash_tells_types_apart() -> None:
