@@ -6,6 +6,7 @@ Invariant: every declared type has a declared queue; nothing is declared at run 
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
@@ -51,10 +52,11 @@ class Registry:
         queues: dict[int, Queue] = {}
         for module in modules:
             for value in vars(module).values():
-                declared = getattr(value, MARK, None) if not isinstance(value, type) else None
+                # Looked at, not asked: a proxy (of a web framework, say) fails when it is asked for anything.
+                declared = inspect.getattr_static(value, MARK, None)
                 if isinstance(declared, JobType):
                     types[id(declared)] = declared
-                elif isinstance(value, Queue):
+                elif issubclass(type(value), Queue):
                     queues[id(value)] = value
         return cls.of(types.values(), queues.values())
 

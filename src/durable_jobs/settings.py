@@ -23,7 +23,7 @@ def _duration(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return timedelta(seconds=float(value))
-        except ValueError:
+        except (ValueError, OverflowError):
             return value
     return value
 
@@ -119,8 +119,12 @@ class Settings(BaseSettings):
             InsecureRedisURL: Redis without TLS or without a password, outside development.
         """
         secrets = os.environ.get("DURABLE_JOBS_SECRETS_DIR")
+        if secrets and not Path(secrets).is_dir():
+            raise InvalidSettings(
+                f"DURABLE_JOBS_SECRETS_DIR: {secrets} is not a folder; deliver the secrets first, or leave it unset"
+            )
         try:
-            settings = cls(_secrets_dir=secrets, **overrides)
+            settings = cls(_secrets_dir=secrets or None, **overrides)
         except ValidationError as error:
             raise InvalidSettings("; ".join(_explain(e) for e in error.errors())) from error
         if settings.redis_url is not None:
