@@ -49,19 +49,19 @@ def _measure(running: Servers, full: bool, results: Results, say: measures.Say) 
     sizes = FULL if full else QUICK
     bench = Bench(running, _start(running), _start(running, but=(FLOOR, PREFECT)), sizes, say)
     try:
-        say("waiting for the Prefect server")
-        running.wait_for_prefect()
         warming = replace(bench, sizes=measures.WARM_UP)
         measures.registration(warming, Results())
         measures.bulk_and_drain(warming, Results())
         for _ in range(sizes.repeats):
             measures.registration(bench, results)
             measures.bulk_and_drain(bench, results)
-        measures.by_the_flow(bench, results)
         measures.pick_up(bench, results)
-        measures.shown_drain(bench, results)
         if full:
             measures.shapes(bench, results)
+        say("starting the Prefect server")
+        running.start_prefect()
+        measures.by_the_flow(bench, results)
+        measures.shown_drain(bench, results)
     finally:
         for process in [*bench.processes.values(), *bench.submitters.values()]:
             process.stop()

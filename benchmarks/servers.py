@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -40,28 +40,28 @@ class Servers:
         self.environment: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start both; `wait_for_prefect` tells when the second one answers."""
+        """Start Postgres, and choose where Prefect will answer."""
         self._cluster.start()
-        port = kept_port(self._folder / "prefect-port")
+        port = self._port = kept_port(self._folder / "prefect-port")
         self.environment = {
             name: value
             for name, value in base_environment(self._folder, port).items()
             if name.startswith("PREFECT_")
         } | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
+
+    def start_prefect(self) -> None:
+        """Start Prefect and return when it answers; not before it is needed, since it is never idle."""
         url = make_url(self.owner_url("prefect")).set(drivername="postgresql+asyncpg")
-        settings = server_settings(self._folder, port, url.render_as_string(hide_password=False))
+        settings = server_settings(self._folder, self._port, url.render_as_string(hide_password=False))
         with (self._folder / "prefect.log").open("ab") as log:
             self._prefect = subprocess.Popen(
                 [sys.executable, "-m", "prefect", "server", "start"],
-                env={**base_environment(self._folder, port), **settings},
+                env={**base_environment(self._folder, self._port), **settings},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-
-    def wait_for_prefect(self) -> None:
-        """Return when the Prefect server answers."""
         give_up = time.monotonic() + START_S
         while not answers(self.environment["PREFECT_API_URL"]):
             if time.monotonic() > give_up:
@@ -88,9 +88,14 @@ class Servers:
         """Return the processor time (s) of all sessions of Postgres that live, by their processes."""
         folder = next((self._folder / "postgres").glob("data/postmaster.pid"))
         postmaster = psutil.Process(int(folder.read_text().splitlines()[0]))
-        times = [postmaster.cpu_times(), *(child.cpu_times() for child in postmaster.children())]
-        # The time of those that have ended is in the postmaster's.
-        return sum(t.user + t.system for t in times) + times[0].children_user + times[0].children_system
+        # The time of sessions that have ended is in the postmaster's.
+        own = postmaster.cpu_times()
+        total = own.user + own.system + own.children_user + own.children_system
+        for child in postmaster.children():
+            with suppress(psutil.NoSuchProcess):
+                times = child.cpu_times()
+                total += times.user + times.system
+        return total
 
     def our_urls(self, name: str) -> tuple[str, str]:
         """Make a database with our schema; return the owner's URL and the application's."""
