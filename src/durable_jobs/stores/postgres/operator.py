@@ -70,8 +70,9 @@ class PgOperator(PgDuty):
             },
         )
         # The last row of a tenant and rank is where the next claim of it may begin.
-        reached = {(row[2], row[13]): Front(row[2], row[13], row[14]) for row in rows}
-        return Claim([read_claimed(row) for row in rows], list(reached.values()))
+        reached = {(row[2], row[13]): row for row in rows}
+        fronts = [Front(row[2], row[13], row[14]) for row in reached.values()]
+        return Claim([read_claimed(row) for row in rows], fronts)
 
     async def claim_job(
         self, executor_id: UUID, tenant_id: str, job_id: UUID, *, now: datetime | None = None
