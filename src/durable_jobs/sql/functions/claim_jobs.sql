@@ -12,6 +12,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := coalesce(p_now, now());
+    -- A large claim gives each tenant's turn ten jobs and more: a turn costs as much as three jobs.
+    v_chunk integer := least(p_limit, 25);
     v_last text;
     v_tenants text[];
     v_all text[] := '{}';
@@ -35,7 +37,7 @@ BEGIN
     v_paused := array(SELECT name FROM paused WHERE kind = 'type');
     LOOP
         IF p_fronts IS NULL THEN
-            v_tenants := array(SELECT list_tenants('pending', p_queue, coalesce(v_last, p_after), p_limit));
+            v_tenants := array(SELECT list_tenants('pending', p_queue, coalesce(v_last, p_after), v_chunk));
         ELSE
             v_tenants := array(SELECT f ->> 0 FROM jsonb_array_elements(p_fronts) WITH ORDINALITY AS x (f, n)
                                GROUP BY f ->> 0 ORDER BY min(n));
@@ -90,7 +92,7 @@ BEGIN
                 EXIT WHEN v_asked <= 0;
             END LOOP;
         END LOOP;
-        EXIT WHEN v_left <= 0 OR p_fronts IS NOT NULL OR cardinality(v_tenants) < p_limit;
+        EXIT WHEN v_left <= 0 OR p_fronts IS NOT NULL OR cardinality(v_tenants) < v_chunk;
     END LOOP;
     IF cardinality(v_ids) = 0 THEN
         RETURN;
