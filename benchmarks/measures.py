@@ -87,7 +87,7 @@ def bulk_and_drain(bench: Bench, results: Results) -> None:
         rate, cpu = bench.timed(process, "bulk", jobs)
         results.add(name, "register in bulk", rate, JOBS)
         results.add(name, "register in bulk, processor time a job", cpu / jobs * 1e6, CPU)
-        # Without Prefect, whose start is no part of a job's time; by_the_flow shows that it costs nothing.
+        # Without Prefect, so that its start is no part of the processor time; by_the_flow has the rate with it.
         rate, cpu = bench.timed(process, "drain_plainly" if name == OURS else "drain", jobs)
         results.add(name, test, rate, JOBS)
         results.add(name, f"{test}, processor time a job", cpu / jobs * 1e6, CPU)
