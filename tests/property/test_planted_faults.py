@@ -1,4 +1,8 @@
-"""The machine finds a fault of each kind when one is planted: in memory, and in the database's functions."""
+"""The machine finds a fault of each kind when one is planted: in memory, and in the database's functions.
+
+The search ends with the first finding, so its bound is generous: half of the faults are found within 25
+examples, one in thirty only after 130, and where it looks depends on what else the process has imported.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from hypothesis.errors import FlakyFailure
 
 from durable_jobs.jobs import Job, Outcome
 from durable_jobs.sql import functions
@@ -17,8 +22,19 @@ from durable_jobs.stores.memory import InMemoryJobsStore
 from durable_jobs.stores.memory.rows import Row
 from durable_jobs.stores.protocols import Unwritten
 from tests.property.test_life_of_a_job import attack
-from tests.property.worlds import memory_world, pg_world
+from tests.property.worlds import World, memory_world, pg_world
 from tests.support.cluster import Urls
+
+MOST_EXAMPLES = 2_000
+
+
+def search(world: World) -> None:
+    """Attack until something is found, and raise it."""
+    try:
+        attack(world, MOST_EXAMPLES, shrink=False)
+    except FlakyFailure as found:
+        # Workers race in Postgres: the same steps need not end the same way when they are repeated.
+        raise found.exceptions[0] from found
 
 
 class WithoutFence(InMemoryJobsStore):
@@ -59,6 +75,7 @@ class NewestFirst(InMemoryJobsStore):
         return super()._waiting(queue)[::-1]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("store", "found"),
     [
@@ -70,7 +87,7 @@ class NewestFirst(InMemoryJobsStore):
 )
 def test_a_fault_in_memory_is_found(store: type[InMemoryJobsStore], found: str) -> None:
     with memory_world(store) as world, pytest.raises(AssertionError, match=found):
-        attack(world, 200, shrink=False)
+        search(world)
 
 
 PLANTS = {
@@ -119,7 +136,7 @@ PLANTS = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_fault_in_the_database_is_found(plant: str, new_database: Callable[[], Urls]) -> None:
     function, right, wrong, found = PLANTS[plant]
@@ -130,4 +147,4 @@ def test_a_fault_in_the_database_is_found(plant: str, new_database: Callable[[],
         owner.execute(text.replace(right, wrong).encode())
         owner.execute("DROP INDEX job_history_one_child")
     with pg_world(urls) as world, pytest.raises(AssertionError, match=found):
-        attack(world, 200, shrink=False)
+        search(world)
