@@ -19,11 +19,25 @@ TABLES = (
     "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
     "queue_pending_released", "paused", "health_states", "purge_runs",
 )  # fmt: skip
-_DEFINER_FUNCTIONS = ("list_tenants(text, text, text, integer)", "count_jobs()", "count_events()")
+_DEFINER_FUNCTIONS = (
+    "list_tenants(text, text, text, integer)",
+    "count_jobs()",
+    "count_events()",
+    "measure_live(text[], text[], interval, timestamptz)",
+    "measure_recent(text[], text[], interval[], integer, timestamptz)",
+)
 _READABLE = {
-    "job_history": ("tenant_id", "queue", "job_type", "state", "run_at", "retryable", "crash_count"),
+    "job_history": (
+        "tenant_id", "queue", "job_type", "state", "run_at", "retryable", "crash_count", "job_id", "replay_of",
+        "executor_id", "deadline_at", "created_at", "started_at", "completed_at",
+    ),
     "job_events": ("tenant_id", "published_at", "posted_at", "occurred_at"),
     "job_effects": ("tenant_id",),
+}  # fmt: skip
+# No tenant's, so they have no policies.
+_READABLE_OF_SYSTEM = {
+    "job_executors": ("executor_id", "last_seen_at", "idle", "draining"),
+    "paused": ("kind", "name"),
 }
 
 
@@ -33,7 +47,7 @@ def app_role(database: str) -> str:
 
 
 def enumerator_role(database: str) -> str:
-    """Name of the role that owns the two functions which look across tenants."""
+    """Name of the role that owns the functions which look across tenants."""
     return _named("durable_jobs_enum", database)
 
 
@@ -62,8 +76,9 @@ def apply_roles(connection: Connection) -> None:
 
 
 def _let_enumerate(connection: Connection, enumerator: str, app: str) -> None:
-    for table, columns in _READABLE.items():
+    for table, columns in (_READABLE | _READABLE_OF_SYSTEM).items():
         run(connection, f"GRANT SELECT ({', '.join(columns)}) ON {table} TO {{}}", enumerator)
+    for table in _READABLE:
         exists = text(
             "SELECT true FROM pg_policies WHERE tablename = :t AND policyname = 'enumerate_tenants'"
         )
