@@ -19,7 +19,8 @@ from durable_jobs.redis_health.deadline import Deadline
 from durable_jobs.redis_health.lookup import look_up
 from durable_jobs.redis_health.trouble import Trouble
 
-_LONGEST = 1 << 20  # the longest reply that is read; INFO is some 10 kB
+_LONGEST = 1 << 20  # bytes of the longest reply that is read; INFO is some 10 kB
+_DEEPEST = 8  # levels of arrays in a reply; no reply that is asked for has more than three
 _UNREACHABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ETIMEDOUT}
 _TLS_ALERT = b"\x15"
 
@@ -51,6 +52,7 @@ class Wire:
         self._deadline = deadline
         self._reader = reader
         self._writer = writer
+        self._room = 0
 
     @property
     def ssl_object(self) -> ssl.SSLObject | None:
@@ -103,13 +105,16 @@ class Wire:
     async def _hear(self) -> Reply:
         try:
             await self._writer.drain()
+            self._room = _LONGEST
             return await self._read()
         except ssl.SSLError as error:
             raise tls.explain(error, self._address.host, self._address.tls_options.ca_file) from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise Trouble("closed", "the server closed the connection instead of answering") from error
 
-    async def _read(self) -> Reply:
+    async def _read(self, depth: int = 0) -> Reply:
+        if depth > _DEEPEST:
+            raise Trouble("not_redis", "the answer is nested too deep for one of Redis")
         try:
             line = await self._reader.readuntil(b"\r\n")
         except asyncio.LimitOverrunError as error:
@@ -118,6 +123,7 @@ class Wire:
             if error.partial[:1] == _TLS_ALERT:
                 raise Trouble("tls_required", "the port speaks TLS, but this connection did not") from error
             raise
+        self._take(len(line))
         kind, rest = line[:1], line[1:-2].decode(errors="replace")
         match kind:
             case b"+":
@@ -126,10 +132,10 @@ class Wire:
                 code, _, text = rest.partition(" ")
                 return Refusal(code, text)
             case b":" | b"$" | b"*":
-                return await self._read_counted(kind, rest)
+                return await self._read_counted(kind, rest, depth)
         raise Trouble("not_redis", "the answer is not one of Redis")
 
-    async def _read_counted(self, kind: bytes, rest: str) -> Reply:
+    async def _read_counted(self, kind: bytes, rest: str, depth: int) -> Reply:
         try:
             count = int(rest)
         except ValueError:
@@ -138,11 +144,15 @@ class Wire:
             return count
         if count < 0:
             return None
-        if count > _LONGEST:
-            raise Trouble("not_redis", "the answer is too long for one of Redis")
         if kind == b"*":
-            return [await self._read() for _ in range(count)]
+            return [await self._read(depth + 1) for _ in range(count)]
+        self._take(count)
         return (await self._reader.readexactly(count + 2))[:-2].decode(errors="replace")
+
+    def _take(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise Trouble("not_redis", "the answer is too long for one of Redis")
 
 
 async def open_wire(

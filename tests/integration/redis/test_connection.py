@@ -159,6 +159,16 @@ async def test_another_service_on_the_port_is_not_redis(words: bytes) -> None:
         assert (await look_for_trouble(f"redis://127.0.0.1:{port}")).kind == "not_redis"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [b"*1\r\n" * 20_000, b"*9\r\n" + b"$400000\r\n%s\r\n" % (b"x" * 400_000) * 9, b"$999999999\r\n"],
+    ids=["nested", "many parts", "one part"],
+)
+async def test_an_answer_without_an_end_is_not_redis(words: bytes) -> None:
+    async with peers.saying(words) as port:
+        assert (await look_for_trouble(f"redis://127.0.0.1:{port}")).kind == "not_redis"
+
+
 async def test_too_many_clients_are_named() -> None:
     with RedisServer("--maxclients", "1") as server:
         _, held = await asyncio.open_connection("127.0.0.1", server.port)
