@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from durable_jobs.moments import Moment
 from durable_jobs.states import JobState, is_terminal
 
 
@@ -23,7 +24,7 @@ class Job(BaseModel):
     queue: str
     state: JobState
     priority: int
-    run_at: datetime
+    run_at: Moment
     payload: Any = None
     payload_version: int
     result: Any = None
@@ -44,13 +45,13 @@ class Job(BaseModel):
     executor_id: UUID | None = None
     flow_run_id: UUID | None = None
     task_run_id: UUID | None = None
-    deadline_at: datetime | None = None
-    cancel_requested_at: datetime | None = None
+    deadline_at: Moment | None = None
+    cancel_requested_at: Moment | None = None
     progress: Any = None
-    created_at: datetime
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    updated_at: datetime
+    created_at: Moment
+    started_at: Moment | None = None
+    completed_at: Moment | None = None
+    updated_at: Moment
 
     @property
     def is_terminal(self) -> bool:

@@ -10,6 +10,7 @@ from durable_jobs.cli.output import answer, answer_json, printable, table
 from durable_jobs.cli.running import with_store
 from durable_jobs.dead_letters.store import ChainEvent
 from durable_jobs.jobs import Job
+from durable_jobs.moments import for_people, for_programs
 from durable_jobs.runtime import Runtime
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres import PgJobsStore
@@ -42,7 +43,7 @@ def _document(jobs: Sequence[Job], events: Sequence[ChainEvent]) -> dict[str, An
                 "jobId": str(event.job_id),
                 "event": event.event,
                 "severity": event.severity,
-                "occurredAt": event.occurred_at.isoformat(),
+                "occurredAt": for_programs(event.occurred_at),
                 "by": event.by,
             }
             for event in events
@@ -53,7 +54,7 @@ def _document(jobs: Sequence[Job], events: Sequence[ChainEvent]) -> dict[str, An
 
 
 def _row(job: Job, events: Sequence[ChainEvent]) -> tuple[Any, ...]:
-    ended = "" if job.completed_at is None else f"{job.completed_at:%Y-%m-%d %H:%M:%SZ}"
+    ended = "" if job.completed_at is None else for_people(job.completed_at)
     acts = [event for event in events if event.job_id == job.job_id and event.event in _ACTS]
     by = ", ".join(f"{event.event.rpartition('.')[2]} by {event.by or 'the system'}" for event in acts)
     attempt = f"{job.retry_count + 1} of {job.max_retries + 1}"

@@ -10,6 +10,7 @@ import typer
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
 from durable_jobs.cli.running import with_store
+from durable_jobs.moments import for_people, for_programs
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import ExecutorView
@@ -60,8 +61,8 @@ def _as_document(view: ExecutorView, stale_after: timedelta) -> dict[str, Any]:
         "held": view.held,
         "inCrew": executor.in_crew,
         "flowRunId": str(executor.flow_run_id) if executor.flow_run_id else None,
-        "startedAt": view.started_at.isoformat(),
-        "lastSeenAt": view.last_seen_at.isoformat(),
+        "startedAt": for_programs(view.started_at),
+        "lastSeenAt": for_programs(view.last_seen_at),
         "silenceSeconds": view.silence.total_seconds(),
         "idle": view.idle,
         "draining": view.draining,
@@ -74,7 +75,7 @@ def _row(view: ExecutorView, stale_after: timedelta) -> tuple[Any, ...]:
         view.executor.executor_id,
         f"{view.executor.host}:{view.executor.pid}",
         duty_of(view, stale_after),
-        view.started_at.astimezone().isoformat(" ", "seconds"),
+        for_people(view.started_at),
         f"{view.silence.total_seconds():.1f} s",
         held,
     )

@@ -18,6 +18,7 @@ from durable_jobs.cli.output import answer, answer_json, say, table
 from durable_jobs.cli.running import user, with_store
 from durable_jobs.effects.store import EffectState, EffectView
 from durable_jobs.errors import BadInput, DurableJobsError, StoreUnavailable
+from durable_jobs.moments import for_people, for_programs
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
 
@@ -100,8 +101,8 @@ def as_document(view: EffectView) -> dict[str, Any]:
         "state": str(view.state),
         "jobId": str(view.job_id),
         "rootJobId": str(view.root_job_id),
-        "createdAt": view.created_at.isoformat(),
-        "confirmedAt": None if view.confirmed_at is None else view.confirmed_at.isoformat(),
+        "createdAt": for_programs(view.created_at),
+        "confirmedAt": None if view.confirmed_at is None else for_programs(view.confirmed_at),
         "result": view.result,
     }
 
@@ -146,5 +147,5 @@ def _states(names: Sequence[str]) -> list[EffectState]:
 
 
 def _row(view: EffectView) -> tuple[Any, ...]:
-    since = view.created_at.isoformat(timespec="seconds")
+    since = for_people(view.created_at)
     return view.effect_id, view.effect_type, view.key, view.state, view.job_id, since

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from durable_jobs.jobs import Job
+from durable_jobs.moments import for_people
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import ExecutorView
@@ -21,7 +22,7 @@ async def obstacle(runtime: Runtime, store: PgJobsStore, job: Job) -> str | None
             what = f"{paused.kind} {paused.name}"
             return f"Still waiting: {what} is paused (durable-jobs resume {paused.name})"
     if job.run_at > datetime.now(UTC):
-        return f"Still waiting: the job is to run at {job.run_at.isoformat(timespec='seconds')}"
+        return f"Still waiting: the job is to run at {for_people(job.run_at)}"
     if not on_duty(await store.executors(), job.queue, runtime.settings.running_stale_after):
         return f"Still waiting: {NOBODY} for queue {job.queue}; {START_ONE}"
     return None

@@ -12,6 +12,7 @@ from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json
 from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.errors import BadInput, NotAllowed
+from durable_jobs.moments import for_people, for_programs
 from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
@@ -45,7 +46,7 @@ def pause(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
     if as_json:
         answer_json(as_document(paused))
     else:
-        answer(f"{paused.kind} {paused.name} is paused since {paused.since.isoformat(timespec='seconds')}")
+        answer(f"{paused.kind} {paused.name} is paused since {for_people(paused.since)}")
 
 
 def resume(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
@@ -77,7 +78,7 @@ def as_document(paused: Paused) -> dict[str, object]:
         "kind": paused.kind,
         "name": paused.name,
         "paused": True,
-        "since": paused.since.isoformat(),
+        "since": for_programs(paused.since),
         "by": paused.by,
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from durable_jobs.cli.chains import show_chain
 from durable_jobs.cli.output import answer, answer_json, printable, say, table
 from durable_jobs.cli.running import with_store
 from durable_jobs.jobs import Job
+from durable_jobs.moments import for_people
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import JobFilter, Page
@@ -98,11 +98,7 @@ def _row(job: Job) -> tuple[Any, ...]:
     retry = f"{job.retry_count}/{job.max_retries}"
     reason = printable(job.failed_reason)
     shown = reason if len(reason) <= 80 else f"{reason[:79]}\N{HORIZONTAL ELLIPSIS}"
-    return (job.job_id, job.job_type, job.queue, job.state, _moment(job.created_at), retry, shown)
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return (job.job_id, job.job_type, job.queue, job.state, for_people(job.created_at), retry, shown)
 
 
 def _card(document: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from durable_jobs.moments import for_programs
 from durable_jobs.retention.bullmq import RedisPurged
 from durable_jobs.retention.looking import Look
 
@@ -11,8 +12,8 @@ from durable_jobs.retention.looking import Look
 def purge_figures(before: Look, redis: RedisPurged) -> dict[str, Any]:
     """Return what an event tells of a purge, beside what its run has counted."""
     return {
-        "jobsEndedBefore": before.limits.jobs_before.isoformat(),
-        "effectsMadeBefore": before.limits.effects_before.isoformat(),
+        "jobsEndedBefore": for_programs(before.limits.jobs_before),
+        "effectsMadeBefore": for_programs(before.limits.effects_before),
         "tenants": sum(found.has_due for name, found in before.tenants.items() if name is not None),
         "redis": redis.gone,
     }
@@ -21,8 +22,8 @@ def purge_figures(before: Look, redis: RedisPurged) -> dict[str, Any]:
 def look_figures(look: Look) -> dict[str, Any]:
     """Return what a purge would take now, in camelCase, as the command line and the API show it."""
     return {
-        "jobsEndedBefore": look.limits.jobs_before.isoformat(),
-        "effectsMadeBefore": look.limits.effects_before.isoformat(),
+        "jobsEndedBefore": for_programs(look.limits.jobs_before),
+        "effectsMadeBefore": for_programs(look.limits.effects_before),
         "jobs": look.total("due"),
         "bytes": look.total("bytes"),
         "effects": look.total("effects_due"),
@@ -35,8 +36,8 @@ def look_figures(look: Look) -> dict[str, Any]:
                 "state": str(group.state),
                 "jobs": group.jobs,
                 "bytes": group.bytes,
-                "oldest": group.oldest.isoformat(),
-                "youngest": group.youngest.isoformat(),
+                "oldest": for_programs(group.oldest),
+                "youngest": for_programs(group.youngest),
             }
             for tenant, found in look.tenants.items()
             for group in found.groups.values()

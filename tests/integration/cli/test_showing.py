@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from uuid import uuid4
 
 import psycopg
@@ -57,6 +58,28 @@ def test_an_id_that_is_none_is_bad_input(command: Command) -> None:
     result = command("get", "42")
     assert (result.code, result.out) == (2, "")
     assert "job id '42' is not a UUID" in result.err
+
+
+def test_times_are_in_utc_whatever_the_time_zone_of_the_session(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = submit(command, "BREAK", '{"text": "a"}')
+    command.execute()
+    shown = ["get", job_id, "--chain"], ["list"], ["pause", "default"]
+    programs = ["get", job_id], ["get", job_id, "--chain"], ["list"], ["submit", "ECHO", '{"text": "a"}']
+    asked = [*shown, *([*arguments, "--json"] for arguments in (*programs, ["pause", "default"]))]
+    as_utc = [times_in(command(*arguments).out) for arguments in asked]
+    monkeypatch.setenv("PGTZ", "Asia/Kolkata")
+    in_india = [times_in(command(*arguments).out) for arguments in asked]
+    assert all(as_utc)
+    assert all(time.endswith("Z") for times in in_india for time in times)
+    # What is not made anew has not moved.
+    assert in_india[0] == as_utc[0]
+    assert in_india[3:5] == as_utc[3:5]
+
+
+def times_in(text: str) -> list[str]:
+    return re.findall(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\s\",]*", text)
 
 
 def test_list_filters(command: Command) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from durable_jobs.cli.checks.findings import Finding, failed, ok, warning
 from durable_jobs.cli.obstacles import NOBODY, START_ONE, on_duty
+from durable_jobs.moments import for_people
 from durable_jobs.settings import Settings
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import JobsOperator, QueueCount
@@ -57,5 +58,5 @@ async def _check_paused(store: JobsOperator) -> Finding:
     paused = await store.paused()
     if not paused:
         return ok("paused", "nothing")
-    names = ", ".join(f"{p.kind} {p.name} since {p.since.isoformat(timespec='seconds')}" for p in paused)
+    names = ", ".join(f"{p.kind} {p.name} since {for_people(p.since)}" for p in paused)
     return warning("paused", names, "; ".join(f"durable-jobs resume {p.name}" for p in paused))

@@ -9,6 +9,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from durable_jobs.cli.checks.findings import Finding, failed, ok, unknown, warning
+from durable_jobs.moments import for_people
 from durable_jobs.stores.retention import RetentionStore
 
 NAME, PREFECT_NAME = "retention", "Prefect retention"
@@ -32,7 +33,7 @@ async def check_retention(store: RetentionStore, now: datetime) -> Finding:
         return warning(NAME, f"the last purge failed: {state.last_fault}", RUN_IT)
     if state.last_success_at is None:
         return ok(NAME, "no purge has run yet")
-    told = f"the last purge succeeded at {state.last_success_at.isoformat(timespec='minutes')}"
+    told = f"the last purge succeeded at {for_people(state.last_success_at)}"
     if now - state.last_success_at > LONG_AGO:
         return warning(NAME, told, RUN_IT)
     return ok(NAME, told)
