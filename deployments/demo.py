@@ -52,9 +52,7 @@ def demo(
         paths = chosen if chosen is not None else _samples(folder / "documents")
         progress.report(f"Documents: {len(paths)} in {documents or folder / 'documents'}")
         hint = "(Ctrl-C stops it)" if keep else "(to look around there: durable-jobs demo --keep)"
-        if not run_stack(
-            stack, progress, lambda: _work(stack, settings, paths, folder, progress, hint), keep=keep
-        ):
+        if not run_stack(stack, lambda: _work(stack, settings, paths, folder, progress, hint), keep=keep):
             raise typer.Exit(130)
 
 

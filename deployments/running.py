@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from durable_jobs.deployments.interrupts import Interrupts
-from durable_jobs.deployments.progress import Progress
 from durable_jobs.deployments.stack import Stack
 
 WATCH_EVERY = 0.5
 
 
-def run_stack(stack: Stack, progress: Progress, work: Callable[[], None], *, keep: bool) -> bool:
+def run_stack(stack: Stack, work: Callable[[], None], *, keep: bool) -> bool:
     """Start the stack, do the work and, if it is to be kept, go on until somebody asks to stop.
 
     Returns:
@@ -30,5 +29,4 @@ def run_stack(stack: Stack, progress: Progress, work: Callable[[], None], *, kee
         finally:
             interrupts.may_raise = False
             stack.stop()
-            progress.report("Stopped")
     return True

@@ -119,6 +119,8 @@ class Stack:
             self._report("Stopping Postgres")
             self._cluster.stop()
         self._lock.release()
+        if self._children or self._cluster is not None:
+            self._report("Stopped")
 
     def _revive_postgres(self, cluster: PostgresCluster) -> None:
         self._report("Postgres ended; starting it again")

@@ -38,7 +38,7 @@ def up(
     url = database_url or _secret(settings.admin_database_url)
     progress = Progress()
     stack = Stack(StackOptions(home or settings.home, prefect_port, url, settings), progress.report)
-    if not run_stack(stack, progress, lambda: _announce(stack, progress), keep=True):
+    if not run_stack(stack, lambda: _announce(stack, progress), keep=True):
         raise typer.Exit(130)
 
 

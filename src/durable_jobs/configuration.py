@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr, TypeAdapter
+from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.alias_generators import to_camel
+from pydantic.errors import PydanticInvalidForJsonSchema
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -90,5 +91,13 @@ def _job_type(declared: JobType) -> dict[str, Any]:
         "onOrphan": declared.on_orphan,
         "visibility": declared.visibility,
         "version": declared.version,
-        "payload": declared.payload_model.model_json_schema(),
+        "payload": _schema(declared.payload_model),
     }
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the payload's JSON schema; a model may hold what has none and be a payload all the same."""
+    try:
+        return model.model_json_schema()
+    except PydanticInvalidForJsonSchema as error:
+        return {"title": model.__name__, "description": f"No JSON schema: {error.message}"}

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -36,22 +36,17 @@ def load_registry(modules: Sequence[str]) -> Registry:
 
 @lru_cache(maxsize=8)
 def _load(modules: tuple[str, ...]) -> Registry:
-    loaded = [_entry_point(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
-    loaded += [load_module(name) for name in modules]
+    loaded = [_entry_point(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    loaded += [_import(name, "DURABLE_JOBS_MODULES") for name in modules]
     return Registry.from_modules(_with_submodules(loaded))
 
 
-def load_module(name: str) -> ModuleType:
-    """Import one module by name or by path.
-
-    Raises:
-        ModuleNotLoadable: naming the module and the error.
-    """
+def _import(name: str, named_by: str) -> ModuleType:
     try:
         return _from_path(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except Exception as error:
         raise ModuleNotLoadable(
-            f"module {name!r} of DURABLE_JOBS_MODULES cannot be loaded: {type(error).__name__}: {error}"
+            f"module {name!r} of {named_by} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -60,8 +55,9 @@ def absolute(modules: Iterable[str]) -> list[str]:
     return [str(Path(m).expanduser().resolve()) if m.endswith(".py") else m for m in modules]
 
 
-def _entry_point(value: str) -> ModuleType:
-    return load_module(value.partition(":")[0])
+def _entry_point(point: EntryPoint) -> ModuleType:
+    owner = f" of the package {point.dist.name}" if point.dist else ""
+    return _import(point.module, f"the entry point {point.name!r}{owner}")
 
 
 def _from_path(path: Path) -> ModuleType:

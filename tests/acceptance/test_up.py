@@ -108,7 +108,9 @@ def test_the_block_holds_the_applications_connection(first: Up) -> None:
 def test_a_second_up_on_the_same_home_is_refused(first: Up) -> None:
     second = Up(first.home, free_port())
     assert second.wait_for_end() != 0
-    assert f"the home folder {first.home} is in use by process {first.process.pid}" in " ".join(second.lines)
+    said = " ".join(second.lines)
+    assert f"the home folder {first.home} is in use by process {first.process.pid}" in said
+    assert "Stopped" not in said
 
 
 def test_a_taken_port_is_named(first: Up, folder: Path) -> None:

@@ -30,10 +30,10 @@ OlderThan = Annotated[
     ),
 ]
 EffectsOlderThan = Annotated[
-    str | None, typer.Option(help="How long effects are kept at least; 90d by default.", show_default="90d")
+    str | None, typer.Option(help="How long effects are kept at least.", show_default="90d")
 ]
 RedisOlderThan = Annotated[
-    str | None, typer.Option(help="How long finished BullMQ jobs are kept; 7d by default.", show_default="7d")
+    str | None, typer.Option(help="How long finished BullMQ jobs are kept.", show_default="7d")
 ]
 Tenants = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ def purge(
     redis_prefix: Annotated[str, typer.Option(help="BullMQ's prefix in Redis.")] = PREFIX,
     time_budget: Annotated[
         str | None,
-        typer.Option(help="When to stop; the next purge goes on. 30m by default.", show_default="30m"),
+        typer.Option(help="When to stop; the next purge goes on.", show_default="30m"),
     ] = None,
     tenant: Tenants = None,
     as_json: Json = False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -41,6 +43,27 @@ def test_config_shows_queues_and_job_types_with_their_policies(command: Command)
     assert (echo["onOrphan"], echo["visibility"], echo["version"]) == ("fail", "task_run", 1)
     assert echo["payload"]["required"] == ["text"]
     assert "text [times]" in command("config").out
+
+
+def test_a_payload_that_has_no_json_schema_is_shown_all_the_same(command: Command, tmp_path: Path) -> None:
+    """Such a field is stored and read back by its serializer and its validator."""
+    module = tmp_path / "odd.py"
+    module.write_text(
+        "from typing import Annotated\n"
+        "from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer\n"
+        "from durable_jobs import JobContext, job_type\n"
+        "class Odd(BaseModel):\n"
+        "    model_config = ConfigDict(arbitrary_types_allowed=True)\n"
+        "    value: Annotated[range, BeforeValidator(range), PlainSerializer(len)]\n"
+        "@job_type('ODD')\n"
+        "async def odd(request: Odd, context: JobContext) -> None: ...\n"
+    )
+    result = command.alone("config", "--json", DURABLE_JOBS_MODULES=str(module))
+    assert result.code == 0, result.err
+    [odd] = [kind for kind in result.json["jobTypes"] if kind["name"] == "ODD"]
+    assert odd["payload"]["title"] == "Odd"
+    assert "No JSON schema" in odd["payload"]["description"]
+    assert command.alone("config", DURABLE_JOBS_MODULES=str(module)).code == 0
 
 
 def test_workers_are_listed_with_what_they_hold_and_how_long_they_are_silent(
