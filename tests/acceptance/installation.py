@@ -73,7 +73,7 @@ class Installation:
         server = prefect_server(self.home, self.port, self._prefect_url, base | quick)
         server.start()
         self._server = server
-        wait_for(self._answers, 90, f"the server: {server.last_words()}")
+        wait_for(self._answers, 240, f"the server: {server.last_words()}")
 
     def start_worker(self, name: str) -> subprocess.Popen[bytes]:
         """Start a worker of the pool; it knows the Prefect server and nothing else."""
@@ -155,7 +155,7 @@ class Installation:
 
     def kill_everything(self) -> None:
         """As a power cut does."""
-        wait_for(self._kill_all, 10, "the end of every process")
+        wait_for(self._kill_all, 60, "the end of every process")
         self._reap()
         self.cluster.stop()
 
@@ -174,7 +174,7 @@ class Installation:
 
     def stop(self) -> None:
         """Stop everything."""
-        wait_for(self._kill_marked, 10, "the end of every process")
+        wait_for(self._kill_marked, 60, "the end of every process")
         self._reap()
         self.cluster.remove()
 

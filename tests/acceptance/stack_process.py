@@ -16,7 +16,7 @@ from durable_jobs.deployments.marked import marked_processes
 from durable_jobs.embedded.leftovers import server_pid
 
 PROGRAM = str(Path(sys.prefix) / "bin" / "durable-jobs")
-START_SECONDS, STOP_SECONDS = 100, 60
+START_SECONDS, STOP_SECONDS = 300, 120
 
 
 def bare_environment() -> dict[str, str]:
@@ -75,7 +75,7 @@ class Up:
     def kill_everything(self) -> None:
         """As a power cut does: every process of the stack at once."""
         self.process.kill()
-        wait_for(self._kill_all, 10, "the end of every process")
+        wait_for(self._kill_all, 60, "the end of every process")
         self.wait_for_end()
 
     def _kill_all(self) -> bool:

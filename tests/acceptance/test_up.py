@@ -25,7 +25,7 @@ from tests.acceptance.stack_process import PROGRAM, Up, bare_environment, wait_f
 
 APPLICATION = Path(__file__).with_name("an_application.py")
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,8 @@ def test_a_taken_port_is_named(first: Up, folder: Path) -> None:
 def test_a_part_that_is_killed_is_started_again(first: Up, document: Path) -> None:
     (serving,) = running(first.processes(), SERVING_PROGRAMS)
     serving.kill()
-    wait_for(lambda: "the deployments' process ended (signal 9)" in first.output, 30, "a message")
-    wait_for(lambda: bool(running(first.processes(), SERVING_PROGRAMS)), 30, "a new process")
+    wait_for(lambda: "the deployments' process ended (signal 9)" in first.output, 120, "a message")
+    wait_for(lambda: bool(running(first.processes(), SERVING_PROGRAMS)), 120, "a new process")
     assert archive(first, document) == "SUCCEEDED"
 
 

@@ -76,7 +76,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     return environment / "bin"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_deployment_runs_from_the_wheel(
     installed: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,8 +53,8 @@ async def probe_a_hundred_times(target: RedisTarget) -> set[str]:
     watching = asyncio.create_task(held.watch())
     probes = await asyncio.gather(*(probe(target) for _ in range(PROBES)))
     watching.cancel()
-    # What a busy machine takes away from this process is no delay of the probes'.
-    assert max(seconds for seconds, _ in probes) < 2 + 3 * held.waiting
+    # What a busy machine takes away from this process is no delay of the probes'; an unbounded one never ends.
+    assert max(seconds for seconds, _ in probes) < 2 + max(2, 3 * held.waiting)
     assert held.computing < 0.2
     await eventually(lambda: left_behind() == before)
     return {kind for _, kind in probes}

@@ -103,7 +103,7 @@ async def test_claims_do_not_wait_for_a_held_counter_and_nothing_is_lost(
         async with await psycopg.AsyncConnection.connect(database_url) as mine:
             # Enough to lock every counter that still has room, and so some that have waiting jobs.
             await within(mine).register_idempotent([new_job(max_pending=32) for _ in range(8)])
-            jobs = (await asyncio.wait_for(pg_store.claim(executor, QUEUE, 24), 5)).jobs
+            jobs = (await asyncio.wait_for(pg_store.claim(executor, QUEUE, 24), 30)).jobs
             assert len(jobs) == 24
             await mine.commit()
         assert PgProbe(owner_connection).counted(QUEUE) == waiting(owner_connection) == 8
