@@ -86,10 +86,11 @@ def _job_type(declared: JobType) -> dict[str, Any]:
         "queue": declared.queue,
         "maxRetries": declared.max_retries,
         "retryable": declared.retryable,
-        "retryBackoff": None if declared.retry_backoff is None else iso(declared.retry_backoff),
+        "retryBackoff": _backoff(declared),
         "timeout": iso(declared.timeout),
         "onOrphan": declared.on_orphan,
         "visibility": declared.visibility,
+        "follows": declared.follows,
         "version": declared.version,
         "payload": _schema(declared.payload_model),
     }
@@ -101,3 +102,8 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
         return model.model_json_schema()
     except PydanticInvalidForJsonSchema as error:
         return {"title": model.__name__, "description": f"No JSON schema: {error.message}"}
+
+
+def _backoff(declared: JobType) -> str | None:
+    backoff = declared.retry_backoff
+    return iso(backoff) if isinstance(backoff, timedelta) else "as the request says" if backoff else None

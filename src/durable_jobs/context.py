@@ -35,6 +35,7 @@ class JobContext:
         "_loop",
         "_report",
         "_stopped",
+        "_why",
         "noticed_the_end",
     )
 
@@ -50,6 +51,7 @@ class JobContext:
         self._job = job
         self._report = report
         self._stopped = False
+        self._why: str | None = None
         self.noticed_the_end = False
         # What few processors need is made when it is asked for: thousands of these are made in a second.
         self._logger = logger
@@ -103,6 +105,11 @@ class JobContext:
         stopped = self._stopped
         self.noticed_the_end = self.noticed_the_end or stopped
         return stopped
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Why the execution is to stop: cancel, timeout, shutdown (somebody else goes on), fenced, or None."""
+        return self._why
 
     def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the work is; written about once a second, the last report wins.
@@ -159,6 +166,7 @@ class JobContext:
             self._execution = Execution(self._job, self._effects, self._loop, lambda: self._stopped)
         return EffectBlock(self._execution, named, kind, policy, connection)
 
-    def stop(self) -> None:
+    def stop(self, why: str = "cancel") -> None:
         """Ask the processor to stop; called by the executor."""
         self._stopped = True
+        self._why = self._why or why

@@ -100,6 +100,13 @@ class NotRetryable(Exception):
     """
 
 
+class CalledOff(Exception):
+    """Raise it in a processor: what the job stands for was called off elsewhere.
+
+    The job is CANCELLED, with the reason.
+    """
+
+
 class RetentionTooShort(BadInput):
     """What is to be purged is younger than the floor allows."""
 

@@ -22,6 +22,8 @@ OnOrphan = Literal["fail", "replay"]
 Visibility = Literal["task_run", "history"]
 Upgrade = Callable[[dict[str, Any], int], dict[str, Any]]
 """Takes the stored payload and its version, returns the payload of the current version."""
+Backoff = Callable[[Any], timedelta | None]
+"""Takes the request, returns how long its first retry waits."""
 
 P = TypeVar("P", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -44,7 +46,8 @@ class JobType:
     on_orphan: OnOrphan
     visibility: Visibility
     version: int
-    retry_backoff: timedelta | None = None
+    retry_backoff: timedelta | Backoff | None = None
+    follows: bool = False
     upgrade: Upgrade | None = field(default=None, repr=False)
     declared_queue: Queue | None = field(default=None, repr=False)
     is_async: bool = field(init=False)
@@ -54,6 +57,10 @@ class JobType:
         # Found out once: it costs more than all else that happens before a job begins.
         object.__setattr__(self, "is_async", is_async(self.processor))
 
+    def backoff_of(self, request: BaseModel) -> timedelta | None:
+        """Return how long the first retry of a request waits."""
+        return self.retry_backoff(request) if callable(self.retry_backoff) else self.retry_backoff
+
 
 def job_type(
     name: str,
@@ -61,10 +68,11 @@ def job_type(
     queue: str | Queue = "default",
     max_retries: int | None = None,
     retryable: bool | None = None,
-    retry_backoff: timedelta | None = None,
+    retry_backoff: timedelta | Backoff | None = None,
     timeout: timedelta = timedelta(hours=1),
     on_orphan: OnOrphan = "fail",
     visibility: Visibility = "task_run",
+    follows: bool = False,
     version: int = 1,
     upgrade: Upgrade | None = None,
     payload: type[BaseModel] | None = None,
@@ -78,10 +86,13 @@ def job_type(
             `durable_jobs.policies` says of the name, else 3.
         retryable: False means a failure is final; by default as its policy says.
         retry_backoff: how long the dead-letter flow lets the first retry wait, twice as long each
-            further one, a day at most; without it retries wait for nothing.
+            further one, a day at most; without it retries wait for nothing. Or a function of the request.
         timeout: how long one execution may take before it fails.
         on_orphan: "fail" when the executor dies, or "replay" to run the same job again.
         visibility: "task_run" shows each job as a Prefect task run, "history" only in job_history.
+        follows: the processor only follows work that is done elsewhere, and finds it again when it is called
+            anew: such jobs go from a shift to the next instead of holding it up, and are not suspected when
+            their executor crashes. It needs on_orphan "replay" and an async processor.
         version: version of the payload model; raise it when stored payloads no longer fit.
         upgrade: turns a stored payload of an older version into one of this version.
         payload: the payload's model, when it cannot be read from the processor's first annotation.
@@ -102,7 +113,12 @@ def job_type(
             on_orphan=_one_of(name, "on_orphan", on_orphan, ("fail", "replay")),
             visibility=_one_of(name, "visibility", visibility, ("task_run", "history")),
             version=_at_least(name, "version", version, 1),
-            retry_backoff=None if retry_backoff is None else _positive(name, "retry_backoff", retry_backoff),
+            retry_backoff=(
+                _positive(name, "retry_backoff", retry_backoff)
+                if isinstance(retry_backoff, timedelta)
+                else retry_backoff
+            ),
+            follows=_may_follow(name, follows, on_orphan, processor),
             upgrade=upgrade,
             declared_queue=queue if isinstance(queue, Queue) else None,
         )
@@ -167,6 +183,14 @@ def _positive(name: str, what: str, length: timedelta) -> timedelta:
 
 
 V = TypeVar("V", bound=str)
+
+
+def _may_follow(name: str, follows: bool, on_orphan: str, processor: Callable[..., Any]) -> bool:
+    if follows and (on_orphan != "replay" or not is_async(processor)):
+        raise InvalidDeclaration(
+            f"job type {name!r}: follows is set, so on_orphan must be 'replay' and the processor async"
+        )
+    return follows
 
 
 def _one_of(name: str, what: str, value: V, allowed: tuple[str, ...]) -> V:

@@ -163,7 +163,7 @@ class Reconciler:
             return Decision(
                 replay=False, reason=f"stalled, and not replayed: {reason_of(error)}", retryable=False
             )
-        return Decision(replay=True)
+        return Decision(replay=True, charged=not declared.follows)
 
 
 def _note_fault(report: ReconcileReport, tenant: str, what: str, error: Exception) -> None:

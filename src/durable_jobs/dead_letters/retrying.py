@@ -172,12 +172,13 @@ class Retrier:
         if letter.queue not in self._registry.queues:
             return Verdict(refuse=f"queue {letter.queue!r} is not declared any more")
         try:
-            payloads.load(declared, letter.payload, letter.payload_version)
+            request = payloads.load(declared, letter.payload, letter.payload_version)
         except Exception as error:  # noqa: BLE001 -- a model's validators are code of the user
             return Verdict(refuse=reason_of(error))
-        if declared.retry_backoff is None:
+        backoff = declared.backoff_of(request)
+        if backoff is None:
             return Verdict()
-        doubled = min(declared.retry_backoff, LONGEST_DELAY) * 2 ** min(letter.retry_count, 20)
+        doubled = min(backoff, LONGEST_DELAY) * 2 ** min(letter.retry_count, 20)
         return Verdict(delay=min(doubled, LONGEST_DELAY))
 
 

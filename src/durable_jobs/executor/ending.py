@@ -6,6 +6,7 @@ What has an outcome keeps it: only jobs whose code did not come to an end are gi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from uuid import UUID
 
 import structlog
@@ -14,6 +15,7 @@ from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.execution import Execution, Stop
 from durable_jobs.executor.outcomes import OutcomeWriter
 from durable_jobs.executor.summary import ShiftSummary
+from durable_jobs.jobs import ClaimedJob
 from durable_jobs.stores.protocols import Fenced, JobsOperator
 
 logger = structlog.get_logger(__name__)
@@ -52,14 +54,32 @@ class Ending:
         if why is not Stop.FENCED:
             await self._release([e for e in self._running.values() if not e.has_outcome])
 
-    async def _release(self, executions: list[Execution]) -> None:
+    async def hand_over(self, settle: Callable[[ClaimedJob], None]) -> None:
+        """Give back what only follows work that is done elsewhere: whoever claims it next goes on with it.
+
+        `settle` forgets a job that was given back.
+        """
+        following = [e for e in self._running.values() if e.follows and e.stopped is None]
+        for execution in following:
+            execution.stop(Stop.SHUTDOWN)
+        tasks = [execution.task for execution in following if execution.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=UNWIND_S)
+        given = [e for e in following if not e.has_outcome]
+        if await self._release(given):
+            for execution in given:
+                settle(execution.job)
+
+    async def _release(self, executions: list[Execution]) -> bool:
         given: list[tuple[Fenced, bool]] = [
             (e.job, e.declared is not None and e.declared.on_orphan == "replay") for e in executions
         ]
         if not given:
-            return
+            return True
         try:
             await self._store.release(given, SHUT_DOWN)
             self._summary.released += len(given)
         except StoreUnavailable as error:
             logger.warning("jobs are left to the reconciler", jobs=len(given), error=str(error))
+            return False
+        return True

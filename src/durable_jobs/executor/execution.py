@@ -16,7 +16,7 @@ from durable_jobs import payloads
 from durable_jobs.context import JobContext
 from durable_jobs.effects import EffectsStore, ExecutionOver
 from durable_jobs.effects.store import Answer
-from durable_jobs.errors import DurableJobsError, NotRetryable
+from durable_jobs.errors import CalledOff, DurableJobsError, NotRetryable
 from durable_jobs.executor.threads import run_in_thread
 from durable_jobs.executor.visibility import Show, shown
 from durable_jobs.job_types import JobType
@@ -24,7 +24,7 @@ from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.registry import Registry
 from durable_jobs.states import JobState
 from durable_jobs.tenants import job_tenant_scope
-from durable_jobs.texts import reason_of, result_text
+from durable_jobs.texts import clean, reason_of, result_text
 
 Report = Callable[[ClaimedJob, str | None, UUID | None], None]
 """Takes progress, or the id of the task run, of a running job."""
@@ -74,6 +74,11 @@ class Execution:
         self._effects = effects
 
     @property
+    def follows(self) -> bool:
+        """Whether it only follows work that is done elsewhere."""
+        return self.declared is not None and self.declared.follows
+
+    @property
     def overdue(self) -> bool:
         """Whether the job's timeout has passed."""
         return time.monotonic() - self.started > self.job.timeout.total_seconds()
@@ -86,7 +91,7 @@ class Execution:
         if self._context is None:
             # Not begun: `run` looks first. Cancelled now, the task would end without entering it.
             return
-        self._context.stop()
+        self._context.stop(why.value)
         if self.task is not None and self.declared is not None and self.declared.is_async:
             self.task.cancel()
 
@@ -108,6 +113,8 @@ class Execution:
                 value = await (shown(show, job, execute) if show is not None else execute(None, None))
         except NotRetryable as error:
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error), False)
+        except CalledOff as error:
+            return self.stop_outcome() or Outcome(job, JobState.CANCELLED, None, clean(str(error)))
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- the executor's edge
             if isinstance(error, ExecutionOver) and self.stopped is None:
                 self.stopped = _STOPPED_BY[error.answer]

@@ -143,6 +143,8 @@ class Decision(NamedTuple):
     replay: bool
     reason: str = "stalled"
     retryable: bool = True
+    charged: bool = True
+    """Whether the crash counts against the job; it does not when the job ran no code that could crash."""
 
 
 class Note(NamedTuple):

@@ -21,7 +21,7 @@ from tests.support.stores import open_store
 # put here on purpose, or get one.
 SYSTEM_TABLES = {
     "durable_jobs_version", "health_states", "job_executors", "paused", "purge_runs", "queue_leases",
-    "queue_pending", "queue_pending_released",
+    "queue_pending", "queue_pending_released", "search_positions",
 }  # fmt: skip
 
 _UNGUARDED = """

@@ -1,5 +1,5 @@
 -- Settles jobs whose executor died, as decided for each: waiting again under the same id, or failed
--- as stalled. Each execution that died is charged; at the limit the job is given up for good.
+-- as stalled. Each execution that died is charged, unless it is decided otherwise; at the limit the job is given up for good.
 CREATE OR REPLACE FUNCTION orphan_jobs(
     p_tenant text, p_decisions jsonb, p_max_crashes integer, p_now timestamptz
 ) RETURNS TABLE (job_id uuid, state text)
@@ -12,11 +12,14 @@ BEGIN
     PERFORM set_tenants(ARRAY[p_tenant]);
     RETURN QUERY
         WITH decided AS (
-            SELECT d.*, h.crash_count + 1 AS crashes,
-                   d.replay AND h.crash_count + 1 < p_max_crashes AND h.cancel_requested_at IS NULL AS again,
+            SELECT d.*, h.crash_count + d.charge AS crashes,
+                   d.replay AND (d.charge = 0 OR h.crash_count + 1 < p_max_crashes) AND h.cancel_requested_at IS NULL AS again,
                    h.cancel_requested_at IS NOT NULL AS cancelled
-            FROM jsonb_to_recordset(p_decisions) AS d (
-                job_id uuid, claim_token uuid, replay boolean, reason text, retryable boolean)
+            FROM (
+                SELECT r.*, CASE WHEN r.charged IS FALSE THEN 0 ELSE 1 END AS charge
+                FROM jsonb_to_recordset(p_decisions) AS r (
+                    job_id uuid, claim_token uuid, replay boolean, reason text, retryable boolean, charged boolean)
+            ) d
             JOIN job_history h ON h.job_id = d.job_id AND h.claim_token = d.claim_token AND h.state = 'RUNNING'
         ), settled AS (
             UPDATE job_history h SET

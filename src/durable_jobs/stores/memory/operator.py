@@ -157,8 +157,8 @@ class MemoryOperator(MemoryExecution):
         return {row.job_id: row.state for row in orphans}
 
     def _settle(self, row: Row, decision: Decision, max_crashes: int, at: datetime) -> None:
-        row.crash_count += 1
-        given_up = row.crash_count >= max_crashes
+        row.crash_count += decision.charged
+        given_up = decision.charged and row.crash_count >= max_crashes
         if decision.replay and not given_up and row.cancel_requested_at is None:
             row.wait_again(at)
         else:

@@ -186,6 +186,7 @@ class Memory:
     leases: dict[tuple[str, UUID], int] = field(default_factory=dict)
     paused: dict[tuple[str, str], Paused] = field(default_factory=dict)
     purge_runs: dict[UUID, PurgeRunRow] = field(default_factory=dict)
+    positions: dict[str, datetime] = field(default_factory=dict)
     locks: set[str] = field(default_factory=set)
     listeners: list[tuple[Callable[[str], None], Callable[[str], None]]] = field(default_factory=list)
 

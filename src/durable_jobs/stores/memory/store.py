@@ -11,8 +11,8 @@ from uuid import UUID
 from durable_jobs.errors import IdempotencyConflict
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.states import LIVE
-from durable_jobs.stores.memory.dead_letters import MemoryLetters
 from durable_jobs.stores.memory.effects import MemoryEffects
+from durable_jobs.stores.memory.flow_runs import MemoryFlowRuns
 from durable_jobs.stores.memory.outbox import MemoryOutbox
 from durable_jobs.stores.memory.retention import MemoryRetention
 from durable_jobs.stores.memory.rows import Row, time_of
@@ -21,7 +21,7 @@ from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
 
-class InMemoryJobsStore(MemoryLetters, MemoryOutbox, MemoryEffects, MemoryRetention):
+class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryRetention):
     """Jobs in memory: the promises of the Postgres store for one process and one event loop."""
 
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:

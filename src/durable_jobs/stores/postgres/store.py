@@ -16,6 +16,7 @@ from durable_jobs.sql import load
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.dead_letters import PgLetters
 from durable_jobs.stores.postgres.effects import PgEffects
+from durable_jobs.stores.postgres.flow_runs import PgFlowRuns
 from durable_jobs.stores.postgres.gathering import Gathering
 from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.outbox import PgOutbox
@@ -35,7 +36,7 @@ from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
 
-class PgJobsStore(PgReconciler, PgLetters, PgOutbox, PgEffects, PgRetention):
+class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRetention):
     """Jobs in Postgres; use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, database: Database) -> None:
