@@ -40,12 +40,19 @@ def describe(settings: Settings, registry: Registry) -> dict[str, Any]:
 
 def describe_settings(settings: Settings) -> dict[str, Any]:
     """Return every setting with its secrets hidden."""
-    return {to_camel(name): _shown(getattr(settings, name)) for name in type(settings).model_fields}
+    return {to_camel(name): _setting(name, getattr(settings, name)) for name in type(settings).model_fields}
 
 
 def iso(duration: timedelta) -> str:
     """Return a duration in ISO 8601."""
     return str(_DURATION.dump_python(duration, mode="json"))
+
+
+def _setting(name: str, value: Any) -> Any:
+    # Of a URL the address is worth showing; any other secret could be taken for one.
+    if isinstance(value, SecretStr) and not name.endswith("_url"):
+        return HIDDEN
+    return _shown(value)
 
 
 def _shown(value: Any) -> Any:

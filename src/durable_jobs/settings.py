@@ -15,6 +15,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from durable_jobs.errors import InvalidSettings
 
+JWT_SECRET_FILE = "jwt-secret"  # noqa: S105 -- the name of a file
+"""File in the home in which `durable-jobs up` keeps the secret of its API."""
+
 Environment = Literal["development", "staging", "production"]
 
 
@@ -101,6 +104,40 @@ class Settings(BaseSettings):
     crew: int = Field(1, ge=1, description="How many shifts claim at once.")
     visible_task_runs_per_second: float = Field(
         20.0, ge=0, description="Most jobs a shift shows as Prefect task runs each second."
+    )
+
+    jwt_secret: SecretStr | None = Field(
+        None, description="Secret of at least 32 bytes that signs the API's tokens (HS256)."
+    )
+    jwt_jwks: str | None = Field(
+        None,
+        description="File or https URL of the JWKS whose keys sign the API's tokens, instead of a secret.",
+    )
+    jwt_algorithm: Literal["HS256", "RS256", "ES256"] | None = Field(
+        None,
+        description="The one algorithm that tokens may use: HS256 with a secret; RS256 or ES256 with a JWKS.",
+    )
+    jwt_audience: str = Field("durable-jobs", min_length=1, description="Audience that tokens must name.")
+    jwt_issuer: str | None = Field(None, description="Issuer that tokens must name, if one is set.")
+    jwt_tenant_claim: str = Field(
+        "tenant", description="Claim that names the tenant; empty: every token is of the tenant `default`."
+    )
+    jwt_leeway: Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))] = Field(
+        timedelta(0), description="How far the clocks of issuer and API may be apart."
+    )
+    api_rate_limit: int = Field(
+        100,
+        ge=0,
+        description="Submissions a tenant may make each minute over all API processes; 0: no limit.",
+    )
+    api_request_timeout: Duration = Field(
+        timedelta(seconds=10), description="Longest time the API takes for a request."
+    )
+    api_max_in_flight: int = Field(
+        500, ge=1, description="Requests an API process works on at once; further ones are refused."
+    )
+    api_own_jobs_only: bool = Field(
+        False, description="Show a caller without the scope `operate` only the jobs that it submitted."
     )
 
     @field_validator("modules", "archive_sources", "archive_stores", mode="before")

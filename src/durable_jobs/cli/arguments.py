@@ -5,24 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from durable_jobs.errors import BadInput
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Cursor
 from durable_jobs.tenants import DEFAULT_TENANT
+from durable_jobs.written_times import aware_time as aware_time
+from durable_jobs.written_times import duration as duration
+from durable_jobs.written_times import since as since
 
 Tenant = Annotated[str, typer.Option(help="In whose name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON (camelCase).")]
 TENANT = DEFAULT_TENANT
-
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_ISO_DURATION = TypeAdapter(timedelta)
 
 
 def job_id(text: str) -> UUID:
@@ -37,55 +36,6 @@ def job_id(text: str) -> UUID:
         raise BadInput(
             f"job id {text!r} is not a UUID, such as 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55;"
             " `durable-jobs list` shows ids"
-        ) from error
-
-
-def aware_time(option: str, text: str) -> datetime:
-    """Read a moment in ISO 8601 with its time zone, and return it in UTC, as jobs show it.
-
-    Raises:
-        BadInput: it is no time, or it has no time zone.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadInput(
-            f"{option} {text!r} is not a time in ISO 8601, such as 2030-01-31T08:00:00+01:00"
-        ) from error
-    if moment.tzinfo is None:
-        raise BadInput(f"{option} {text!r} has no time zone: add +01:00, or Z for UTC")
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError as error:
-        raise BadInput(f"{option} {text!r} is out of the range of times") from error
-
-
-def duration(option: str, text: str) -> timedelta:
-    """Read a duration: `90` (seconds), `2h`, `1d`, or ISO 8601 (`PT2H`, `P1D`).
-
-    Raises:
-        BadInput: it is no duration, or not longer than nothing.
-    """
-    length = _duration(text)
-    if length is None or length <= timedelta(0):
-        raise BadInput(f"{option} {text!r} is not a duration, such as 90s, 15m, 2h, 1d or P1DT12H")
-    return length
-
-
-def since(option: str, text: str) -> datetime:
-    """Read a moment: in ISO 8601 with its time zone, or a duration before now.
-
-    Raises:
-        BadInput: it is neither.
-    """
-    if text[:1].isdigit() and "-" in text:
-        return aware_time(option, text)
-    try:
-        return datetime.now(UTC) - duration(option, text)
-    except (BadInput, OverflowError) as error:
-        raise BadInput(
-            f"{option} {text!r} is neither a duration, such as 2h or P1D,"
-            " nor a time with its time zone, such as 2030-01-31T08:00:00Z"
         ) from error
 
 
@@ -123,15 +73,3 @@ def read_cursor(text: str | None) -> Cursor | None:
         return Cursor(datetime.fromisoformat(created_at), UUID(job))
     except (ValueError, TypeError, AttributeError, binascii.Error) as error:
         raise BadInput(f"--cursor {text!r} is not the nextCursor of an earlier page") from error
-
-
-def _duration(text: str) -> timedelta | None:
-    number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        return timedelta(seconds=float(number) * _UNITS[unit])
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return _ISO_DURATION.validate_python(text, strict=False) if text[:1] == "P" else None
-    except ValidationError:
-        return None

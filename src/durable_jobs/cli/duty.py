@@ -10,7 +10,8 @@ import typer
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
 from durable_jobs.cli.running import with_store
-from durable_jobs.moments import for_people, for_programs
+from durable_jobs.moments import for_people
+from durable_jobs.on_duty import as_document, duty_of
 from durable_jobs.runtime import Runtime
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import ExecutorView
@@ -34,39 +35,11 @@ def workers(as_json: Json = False) -> None:
 
     views, stale_after = with_store(TENANT, read)
     if as_json:
-        answer_json({"workers": [_as_document(view, stale_after) for view in views]})
+        answer_json({"workers": [as_document(view, stale_after) for view in views]})
         return
     answer(table(_HEADS, [_row(view, stale_after) for view in views]))
     if not views:
         say("Nobody is on duty: `durable-jobs up` or the deployment execute-jobs/shift starts a shift")
-
-
-def duty_of(view: ExecutorView, stale_after: timedelta) -> str:
-    """Tell what an executor does, in a word."""
-    if view.silence >= stale_after:
-        return "silent"
-    if view.draining:
-        return "draining"
-    return "idle" if view.idle else "working"
-
-
-def _as_document(view: ExecutorView, stale_after: timedelta) -> dict[str, Any]:
-    executor = view.executor
-    return {
-        "executorId": str(executor.executor_id),
-        "host": executor.host,
-        "pid": executor.pid,
-        "state": duty_of(view, stale_after),
-        "queues": list(executor.queues),
-        "held": view.held,
-        "inCrew": executor.in_crew,
-        "flowRunId": str(executor.flow_run_id) if executor.flow_run_id else None,
-        "startedAt": for_programs(view.started_at),
-        "lastSeenAt": for_programs(view.last_seen_at),
-        "silenceSeconds": view.silence.total_seconds(),
-        "idle": view.idle,
-        "draining": view.draining,
-    }
 
 
 def _row(view: ExecutorView, stale_after: timedelta) -> tuple[Any, ...]:

@@ -20,8 +20,10 @@ from durable_jobs.cli import (
     pausing,
     purging,
     redis_checks,
+    serving,
     showing,
     submitting,
+    tokens,
 )
 from durable_jobs.cli.output import say
 from durable_jobs.errors import BadInput, DurableJobsError
@@ -48,6 +50,8 @@ for module in (
     configured,
     checking,
     redis_checks,
+    serving,
+    tokens,
 ):
     module.register(app)
 

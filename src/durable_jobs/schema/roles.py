@@ -18,7 +18,7 @@ from durable_jobs.urls import sqlalchemy_url
 TABLES = (
     "job_history", "job_events", "job_effects", "job_executors", "queue_leases", "queue_pending",
     "queue_pending_released", "paused", "health_states", "purge_runs",
-    "search_positions",
+    "search_positions", "rate_counts", "api_keys",
 )  # fmt: skip
 _DEFINER_FUNCTIONS = (
     "list_tenants(text, text, text, integer)",

@@ -11,6 +11,7 @@ WHERE tenant_id = %(tenant)s
   AND (%(queue)s::text IS NULL OR queue = %(queue)s)
   AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)
   AND (%(retryable)s::boolean IS NULL OR retryable = %(retryable)s)
+  AND (%(submitted_by)s::text IS NULL OR submitted_by = %(submitted_by)s)
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, job_id) < (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at DESC, job_id DESC
 LIMIT %(limit)s

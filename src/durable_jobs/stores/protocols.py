@@ -32,12 +32,14 @@ class JobFilter(NamedTuple):
     queue: str | None = None
     since: datetime | None = None
     retryable: bool | None = None
+    submitted_by: str | None = None
 
 
 class Cursor(NamedTuple):
     """Where the next page begins: behind this row, newest first."""
 
     created_at: datetime
+    """When it was made; in a list of failed jobs, when it failed."""
     job_id: UUID
 
 
@@ -245,6 +247,14 @@ class JobsStore(Protocol):
 
     async def list_jobs(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
         """Return a stable page of jobs, newest first."""
+        ...
+
+    async def list_failed(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
+        """Return a stable page of FAILED jobs, those that failed last first.
+
+        `since` is when they failed; `retryable` jobs are those that can be retried now, so not those that
+        were resubmitted. States and queue of the filter do not matter.
+        """
         ...
 
 

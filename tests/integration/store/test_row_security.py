@@ -20,7 +20,7 @@ from tests.support.stores import open_store
 # Tables of the whole system, which no row of a tenant is in. A new table without a tenant_id must be
 # put here on purpose, or get one.
 SYSTEM_TABLES = {
-    "durable_jobs_version", "health_states", "job_executors", "paused", "purge_runs", "queue_leases",
+    "api_keys", "durable_jobs_version", "health_states", "job_executors", "paused", "purge_runs", "queue_leases",
     "queue_pending", "queue_pending_released", "search_positions",
 }  # fmt: skip
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from durable_jobs.errors import IdempotencyConflict
 from durable_jobs.jobs import Job, NewJob
-from durable_jobs.states import LIVE
+from durable_jobs.states import LIVE, JobState
 from durable_jobs.stores.memory.effects import MemoryEffects
 from durable_jobs.stores.memory.flow_runs import MemoryFlowRuns
 from durable_jobs.stores.memory.outbox import MemoryOutbox
@@ -70,6 +71,24 @@ class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryReten
         more = len(found) > limit
         return Page(shown, Cursor(shown[-1].created_at, shown[-1].job_id) if more else None)
 
+    async def list_failed(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
+        """Return a page of failed jobs; see `JobsStore.list_failed`."""
+        every = self.memory.of(required_tenant())
+        resubmitted = {row.replay_of for row in every}
+        failed = [(row, _end(row)) for row in every if row.state is JobState.FAILED]
+        found = sorted(
+            (
+                (end, row)
+                for row, end in failed
+                if _fits(row, wanted, end[0], resubmitted) and (after is None or end < after)
+            ),
+            key=itemgetter(0),
+            reverse=True,
+        )
+        shown = found[:limit]
+        jobs = [row.job(brief=True) for _, row in shown]
+        return Page(jobs, Cursor(*shown[-1][0]) if len(found) > limit else None)
+
     def _root(self, tenant: str, key: str | None) -> Row | None:
         if key is None:
             return None
@@ -119,4 +138,18 @@ def _matches(row: Row, wanted: JobFilter) -> bool:
         and wanted.queue in (None, row.queue)
         and (wanted.since is None or row.created_at >= wanted.since)
         and wanted.retryable in (None, row.retryable)
+        and wanted.submitted_by in (None, row.submitted_by)
+    )
+
+
+def _end(row: Row) -> tuple[datetime, UUID]:
+    return row.completed_at or row.updated_at, row.job_id
+
+
+def _fits(row: Row, wanted: JobFilter, end: datetime, resubmitted: Collection[UUID | None]) -> bool:
+    return (
+        wanted.job_type in (None, row.job_type)
+        and (wanted.since is None or end >= wanted.since)
+        and wanted.retryable in (None, row.retryable and row.job_id not in resubmitted)
+        and wanted.submitted_by in (None, row.submitted_by)
     )

@@ -13,6 +13,7 @@ from durable_jobs.errors import JobNotFound
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.settings import Settings
 from durable_jobs.sql import load
+from durable_jobs.states import JobState
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.dead_letters import PgLetters
 from durable_jobs.stores.postgres.effects import PgEffects
@@ -31,7 +32,7 @@ from durable_jobs.stores.postgres.statements import (
     register_params,
 )
 from durable_jobs.stores.postgres.wakeups import listen
-from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
+from durable_jobs.stores.protocols import Cursor, JobFilter, Page, QueueCount, Registered
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
@@ -125,6 +126,28 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
 
     async def list_jobs(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
         """Return a page, newest first; see `JobsStore.list_jobs`."""
+        jobs = await self._listed("list_jobs", wanted, after, limit + 1)
+        shown = jobs[:limit]
+        more = len(jobs) > limit
+        return Page(shown, Cursor(shown[-1].created_at, shown[-1].job_id) if more else None)
+
+    async def list_failed(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
+        """Return a page of failed jobs; see `JobsStore.list_failed`."""
+        jobs = await self._listed("list_failed", wanted, after, limit + 1)
+        shown = jobs[:limit]
+        if len(jobs) <= limit or shown[-1].completed_at is None:
+            return Page(shown, None)
+        return Page(shown, Cursor(shown[-1].completed_at, shown[-1].job_id))
+
+    async def tenant_counts(self) -> list[QueueCount]:
+        """Return how many jobs of the scope's tenant wait, run or are dead letters."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT queue, job_type, state, jobs, oldest_run_at FROM count_tenant_jobs(%(tenant)s)",
+            {"tenant": required_tenant()},
+        )
+        return [QueueCount(queue, job_type, JobState(state), n, at) for queue, job_type, state, n, at in rows]
+
+    async def _listed(self, statement: str, wanted: JobFilter, after: Cursor | None, limit: int) -> list[Job]:
         tenant = required_tenant()
         params = {
             "tenant": tenant,
@@ -133,21 +156,19 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
             "queue": wanted.queue,
             "since": wanted.since,
             "retryable": wanted.retryable,
+            "submitted_by": wanted.submitted_by,
             "after_at": after.created_at if after else None,
             "after_id": after.job_id if after else None,
-            "limit": limit + 1,
+            "limit": limit,
         }
 
         async def read(connection: psycopg.AsyncConnection[Any]) -> list[dict[str, Any]]:
             await connection.execute("SELECT set_tenants(ARRAY[%s])", [tenant])
             async with connection.cursor(row_factory=dict_row) as cursor:
-                await cursor.execute(load("list_jobs"), params)
+                await cursor.execute(load(statement), params)
                 return await cursor.fetchall()
 
-        jobs = [Job.model_validate(row) for row in await self._db.in_transaction(read)]
-        more = len(jobs) > limit
-        shown = jobs[:limit]
-        return Page(shown, Cursor(shown[-1].created_at, shown[-1].job_id) if more else None)
+        return [Job.model_validate(row) for row in await self._db.in_transaction(read)]
 
     async def _registered(self, tenant: str, jobs: Sequence[NewJob]) -> list[Any]:
         params = register_params(tenant, jobs)

@@ -1,0 +1,43 @@
+"""One API process for all tests of a worker, on a database that each test finds empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from tests.support.api_server import ApiServer, served
+from tests.support.cluster import Urls, empty
+from tests.support.probes import PgProbe
+
+WORK = str(Path(__file__).with_name("work.py"))
+
+
+@pytest.fixture(scope="session")
+def shared_api(worker_urls: Urls) -> Iterator[ApiServer]:
+    """The API with tokens."""
+    with served(worker_urls.application, modules=WORK) as server:
+        yield server
+
+
+@pytest.fixture
+def api(shared_api: ApiServer, owner_connection: psycopg.Connection) -> ApiServer:
+    """The API on an empty database."""
+    empty(owner_connection)
+    return shared_api
+
+
+@pytest.fixture
+def rows(owner_connection: psycopg.Connection) -> PgProbe:
+    """Everything that the database holds."""
+    return PgProbe(owner_connection)
+
+
+@pytest.fixture
+def client(api: ApiServer) -> Iterator[httpx.Client]:
+    """A caller of the tenant `acme` with every scope."""
+    with api.client() as caller:
+        yield caller
