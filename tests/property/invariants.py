@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -95,6 +96,16 @@ def check_told(before: Rows, after: Rows, events: Counter[UUID]) -> None:
         changed = old is not None and old["state"] != row["state"]
         if changed and row["state"] in _TOLD:
             assert events[job_id] == 1, f"{row['state']} was told {events[job_id]} times"
+
+
+def due_jobs(rows: Rows, moment: datetime) -> set[UUID]:
+    """Return the jobs whose whole chain ended before the moment."""
+    kept = {
+        row["root_job_id"]
+        for row in rows.values()
+        if row["completed_at"] is None or row["completed_at"] >= moment
+    }
+    return {job_id for job_id, row in rows.items() if row["root_job_id"] not in kept}
 
 
 def check_counters(rows: Rows, counted: int, queue: str, max_pending: int) -> None:

@@ -15,10 +15,12 @@ from uuid_utils.compat import uuid7
 
 from durable_jobs.errors import IdempotencyConflict, NotAllowed, QueueFull
 from durable_jobs.jobs import ClaimedJob, Job, Outcome
+from durable_jobs.retention.walking import Pace, walk
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Claim, Decision, Executor, Note
+from durable_jobs.stores.retention import Limits
 from durable_jobs.tenants import job_tenant_scope
-from tests.property.invariants import Rows, check_change, check_counters, check_rows, check_told
+from tests.property.invariants import Rows, check_change, check_counters, check_rows, check_told, due_jobs
 from tests.property.worlds import World
 from tests.support.jobs import QUEUE, new_job
 
@@ -262,6 +264,36 @@ class JobsMachine(RuleBasedStateMachine):
             assert rows[job_id]["state"] == "RUNNING"
             assert after[job_id]["state"] == state
             assert after[job_id]["crash_count"] == rows[job_id]["crash_count"] + 1
+
+    @precondition(lambda self: any(row["completed_at"] for row in self.before.values()))
+    @rule(pick=numbers, rows_of_a_page=st.integers(1, 4))
+    def purge(self, pick: int, rows_of_a_page: int) -> None:
+        """What ended before some job did goes, chain by chain; what is listed before is what goes."""
+        rows = self.rows()
+        ended = sorted(row["completed_at"] for row in rows.values() if row["completed_at"])
+        moment = ended[pick % len(ended)]
+        limits = Limits(self.now, moment, moment)
+        due = due_jobs(rows, moment)
+        for tenant in TENANTS:
+            listed = self.run(self.store.list_due_jobs(tenant, limits, limit=len(rows) + 1))
+            assert listed.due == sum(rows[job_id]["tenant_id"] == tenant for job_id in due), "wrongly listed"
+            self.run(self.purge_all(tenant, limits, rows_of_a_page))
+        left = self.rows()
+        assert rows.keys() - left.keys() == due, "something else went, or something due is left"
+        assert all(left[job_id] == rows[job_id] for job_id in left), "a purge changed what stays"
+        late = [claim for claim in self.claims if claim.job_id in due]
+        unwritten = self.run(self.store.finish([self.outcome(claim, JobState.SUCCEEDED) for claim in late]))
+        assert len(unwritten) == len(late), "an outcome of a purged job was taken"
+        assert self.rows() == left, "a purged job came back"
+        self.claims = [claim for claim in self.claims if claim.job_id not in due]
+        self.before = left
+
+    async def purge_all(self, tenant: str, limits: Limits, rows_of_a_page: int) -> None:
+        async for _ in walk(
+            lambda after, limit: self.store.purge("jobs", None, tenant, limits, after=after, limit=limit),
+            Pace(rows_of_a_page, rows_of_a_page),
+        ):
+            pass
 
     @rule(limit=st.integers(1, 3))
     def fail_overdue(self, limit: int) -> None:

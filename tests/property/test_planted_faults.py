@@ -21,6 +21,7 @@ from durable_jobs.states import JobState
 from durable_jobs.stores.memory import InMemoryJobsStore
 from durable_jobs.stores.memory.rows import Row
 from durable_jobs.stores.protocols import Unwritten
+from durable_jobs.stores.retention import Limits
 from tests.property.test_life_of_a_job import attack
 from tests.property.worlds import World, memory_world, pg_world
 from tests.support.cluster import Urls
@@ -75,6 +76,13 @@ class NewestFirst(InMemoryJobsStore):
         return super()._waiting(queue)[::-1]
 
 
+class PurgesPartOfAChain(InMemoryJobsStore):
+    """A job goes when it is due, whatever its retries are."""
+
+    def _chain_is_due(self, root_job_id: UUID, limits: Limits) -> bool:
+        return True
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("store", "found"),
@@ -83,6 +91,7 @@ class NewestFirst(InMemoryJobsStore):
         (CancelsWhatHasEnded, "terminal row changed"),
         (RetriesTwice, "terminal row changed|two children|retry_child_id|RETRIED means one child|a refusal"),
         (NewestFirst, "wrong order"),
+        (PurgesPartOfAChain, "wrongly listed|something else went"),
     ],
 )
 def test_a_fault_in_memory_is_found(store: type[InMemoryJobsStore], found: str) -> None:
@@ -126,6 +135,12 @@ PLANTS = {
         "PERFORM release_pending(v_job.queue, ARRAY[v_job.pending_shard]);",
         "",
         "counters say",
+    ),
+    "a chain is purged in parts": (
+        "due_jobs",
+        "AND coalesce(retries.last_at < p_before, true) AS due",
+        "AS due",
+        "wrongly listed|something else went",
     ),
     "a change is not told": (
         "orphan_jobs",
