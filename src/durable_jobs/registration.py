@@ -35,7 +35,7 @@ class Registers(Protocol):
 
 MAX_KEY = 255
 MAX_BULK = 1_000
-"""Requests in one statement, all or nothing."""
+"""Requests in one transaction, all or nothing."""
 YIELD_EVERY = 100
 """Requests validated before other tasks of the event loop get their turn: one or two milliseconds."""
 

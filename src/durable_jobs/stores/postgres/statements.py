@@ -33,6 +33,9 @@ FINISH = "SELECT job_id, why FROM finish_jobs(%(tenants)s::text[], %(outcomes)s:
 PURGED_MEANWHILE = "DJ003"
 """The job that a key named went while the registration ran; asking again inserts it anew."""
 
+MOST_TEXT = 32_000_000
+"""Characters of payload in one statement: a jsonb has 256 MB at most, a character up to four bytes."""
+
 RECORD_EVENTS = "SELECT record_events(%(events)s::jsonb)"
 
 
@@ -49,6 +52,20 @@ def event_params(events: Sequence[NewEvent]) -> dict[str, Any]:
         for event in events
     ]
     return {"events": storable_json(documents)}
+
+
+def in_parts(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+    """Cut a registration into what one statement can take; nearly always that is all of it."""
+    if len(jobs) == 1:
+        return [jobs]
+    parts: list[Sequence[NewJob]] = []
+    start, size = 0, 0
+    for n, job in enumerate(jobs):
+        size += len(job.payload)
+        if size > MOST_TEXT and n > start:
+            parts.append(jobs[start:n])
+            start, size = n, len(job.payload)
+    return [*parts, jobs[start:]]
 
 
 def register_params(tenant: str, jobs: Sequence[NewJob]) -> dict[str, Any]:

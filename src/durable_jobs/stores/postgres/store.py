@@ -27,6 +27,7 @@ from durable_jobs.stores.postgres.retention import PgRetention
 from durable_jobs.stores.postgres.statements import (
     PURGED_MEANWHILE,
     REGISTER,
+    in_parts,
     read_registered,
     refused,
     register_params,
@@ -101,11 +102,22 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
         return await self._register(tenant, jobs)
 
     async def _register(self, tenant: str, jobs: Sequence[NewJob]) -> list[Registered]:
+        parts = in_parts(jobs)
+        if len(parts) > 1:
+            return await self._register_parts(tenant, parts)
         try:
             rows = await self._registered(tenant, jobs)
         except psycopg.Error as error:
             raise refused(error, jobs) or error from error
         return read_registered(tenant, jobs, rows)
+
+    async def _register_parts(self, tenant: str, parts: Sequence[Sequence[NewJob]]) -> list[Registered]:
+        from durable_jobs.stores.postgres.within import StoreWithin  # SQLAlchemy loads slowly
+
+        async def write(connection: psycopg.AsyncConnection[Any]) -> list[Registered]:
+            return await StoreWithin(connection).register_parts(tenant, parts)
+
+        return await self._db.in_transaction(write)
 
     async def get(self, job_id: UUID) -> Job:
         """Return one job; see `JobsStore.get`."""

@@ -20,7 +20,13 @@ from sqlalchemy.orm import Session
 from durable_jobs.errors import BadInput
 from durable_jobs.jobs import NewJob
 from durable_jobs.stores.postgres.database import translate
-from durable_jobs.stores.postgres.statements import REGISTER, read_registered, refused, register_params
+from durable_jobs.stores.postgres.statements import (
+    REGISTER,
+    in_parts,
+    read_registered,
+    refused,
+    register_params,
+)
 from durable_jobs.stores.protocols import Registered
 from durable_jobs.tenants import required_tenant
 
@@ -40,15 +46,26 @@ class StoreWithin:
 
     async def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""
-        tenant = required_tenant()
-        params = register_params(tenant, jobs)
-        with _refusals(jobs):
-            if isinstance(self._connection, psycopg.AsyncConnection):
-                async with self._connection.cursor(row_factory=tuple_row) as cursor:
-                    rows: Sequence[Any] = await (await cursor.execute(REGISTER, params)).fetchall()
-            else:
-                rows = _read((await self._connection.execute(_REGISTER, params)).all())
-        return read_registered(tenant, jobs, rows)
+        tenant, parts = required_tenant(), in_parts(jobs)
+        if len(parts) > 1 and isinstance(self._connection, psycopg.AsyncConnection):
+            # It may be one in autocommit; otherwise this is a savepoint.
+            async with self._connection.transaction():
+                return await self.register_parts(tenant, parts)
+        return await self.register_parts(tenant, parts)
+
+    async def register_parts(self, tenant: str, parts: Sequence[Sequence[NewJob]]) -> list[Registered]:
+        """Insert requests of one type, a statement for each part."""
+        answers: list[Registered] = []
+        for jobs in parts:
+            with _refusals(jobs):
+                answers += read_registered(tenant, jobs, await self._rows(register_params(tenant, jobs)))
+        return answers
+
+    async def _rows(self, params: dict[str, Any]) -> Sequence[Any]:
+        if isinstance(self._connection, psycopg.AsyncConnection):
+            async with self._connection.cursor(row_factory=tuple_row) as cursor:
+                return await (await cursor.execute(REGISTER, params)).fetchall()
+        return _read((await self._connection.execute(_REGISTER, params)).all())
 
 
 class SyncStoreWithin:
@@ -60,15 +77,24 @@ class SyncStoreWithin:
 
     def register_idempotent(self, jobs: Sequence[NewJob]) -> list[Registered]:
         """Insert requests of one type; see `JobsStore.register_idempotent`."""
-        tenant = required_tenant()
-        params = register_params(tenant, jobs)
-        with _refusals(jobs):
-            if isinstance(self._connection, psycopg.Connection):
-                with self._connection.cursor(row_factory=tuple_row) as cursor:
-                    rows: Sequence[Any] = cursor.execute(REGISTER, params).fetchall()
-            else:
-                rows = _read(self._connection.execute(_REGISTER, params).all())
-        return read_registered(tenant, jobs, rows)
+        tenant, parts = required_tenant(), in_parts(jobs)
+        if len(parts) > 1 and isinstance(self._connection, psycopg.Connection):
+            with self._connection.transaction():
+                return self._register_parts(tenant, parts)
+        return self._register_parts(tenant, parts)
+
+    def _register_parts(self, tenant: str, parts: Sequence[Sequence[NewJob]]) -> list[Registered]:
+        answers: list[Registered] = []
+        for jobs in parts:
+            with _refusals(jobs):
+                answers += read_registered(tenant, jobs, self._rows(register_params(tenant, jobs)))
+        return answers
+
+    def _rows(self, params: dict[str, Any]) -> Sequence[Any]:
+        if isinstance(self._connection, psycopg.Connection):
+            with self._connection.cursor(row_factory=tuple_row) as cursor:
+                return cursor.execute(REGISTER, params).fetchall()
+        return _read(self._connection.execute(_REGISTER, params).all())
 
 
 def within(connection: Any) -> StoreWithin:
