@@ -14,6 +14,7 @@ from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime, install
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.tasks.flow_logs import log_in_flows
 from durable_jobs.tasks.lasting_output import outlive_reader
 
 
@@ -47,6 +48,7 @@ async def open_runtime() -> AsyncIterator[OpenRuntime]:
     """
     outlive_reader()
     settings = await load_settings()
+    log_in_flows(settings)
     runtime = install(Runtime(settings))
     registry = runtime.registry
     store = await runtime.store()

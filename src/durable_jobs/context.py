@@ -17,6 +17,7 @@ from durable_jobs.effects.policy import DEFAULT_WAIT, OnUnknown, Policy, Probe
 from durable_jobs.effects.store import EffectsStore
 from durable_jobs.errors import BadInput
 from durable_jobs.jobs import ClaimedJob
+from durable_jobs.logs import ids_of
 
 _default_logger = structlog.get_logger("durable_jobs.job")
 
@@ -63,7 +64,7 @@ class JobContext:
     def logger(self) -> Any:
         """A logger that names the job; the task run's own when the job is one."""
         if self._logger is None:
-            self._logger = _default_logger.bind(job_id=str(self._job.job_id), tenant_id=self._job.tenant_id)
+            self._logger = _default_logger.bind(**ids_of(self._job))
         return self._logger
 
     @logger.setter

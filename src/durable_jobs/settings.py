@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from durable_jobs.errors import InvalidSettings
+from durable_jobs.logs import LogFormat, LogLevel
 
 JWT_SECRET_FILE = "jwt-secret"  # noqa: S105 -- the name of a file
 """File in the home in which `durable-jobs up` keeps the secret of its API."""
@@ -105,6 +106,11 @@ class Settings(BaseSettings):
     visible_task_runs_per_second: float = Field(
         20.0, ge=0, description="Most jobs a shift shows as Prefect task runs each second."
     )
+    log_format: LogFormat = Field(
+        "auto",
+        description="json, text, or auto: what serves logs JSON unless on a terminal, commands log text.",
+    )
+    log_level: LogLevel = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
 
     jwt_secret: SecretStr | None = Field(
         None, description="Secret of at least 32 bytes that signs the API's tokens (HS256)."

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
 from typing import TypeVar
 
-import structlog
 import typer
 
+from durable_jobs.logs import log_for_people
 from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime, current_runtime
+from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.tenants import job_tenant_scope
 
@@ -40,7 +41,7 @@ def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]
             finally:
                 await runtime.close()
 
-    quiet_logs()
+    quiet_logs(runtime.settings)
     try:
         return asyncio.run(opened())
     except KeyboardInterrupt:
@@ -57,9 +58,12 @@ def declared(runtime: Runtime) -> Registry:
         return runtime.registry
 
 
-def quiet_logs() -> None:
+def quiet_logs(settings: Settings | None = None) -> None:
     """Keep stdout for answers; the pool's warning of each attempt becomes the one sentence at the end."""
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    if settings is None:
+        log_for_people()
+    else:
+        log_for_people(settings.log_level, settings.log_format)
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 

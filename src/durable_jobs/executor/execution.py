@@ -21,6 +21,7 @@ from durable_jobs.executor.threads import run_in_thread
 from durable_jobs.executor.visibility import Show, shown
 from durable_jobs.job_types import JobType
 from durable_jobs.jobs import ClaimedJob, Outcome
+from durable_jobs.logs import work_on
 from durable_jobs.registry import Registry
 from durable_jobs.states import JobState
 from durable_jobs.tenants import job_tenant_scope
@@ -104,6 +105,7 @@ class Execution:
             request = payloads.load(declared, job.payload, job.payload_version)
         except DurableJobsError as error:
             return Outcome(job, JobState.FAILED, None, reason_of(error), False)
+        work_on(job)
         self._context = JobContext(job, lambda j, text: report(j, text, None), effects=self._effects)
         if self.stopped is not None:
             return self.stop_outcome()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -53,7 +54,8 @@ async def test_each_job_is_a_task_run_with_its_logs_and_the_shift_leaves_a_summa
 
     async def told() -> bool:
         logs = await records.logs(flow_run)
-        return ("A greeting of 3 characters", first.task_run_id) in [
+        named = f"[job_id={first.job_id} tenant_id=default]"
+        return (f"A greeting of 3 characters {named}", first.task_run_id) in [
             (one.message, one.task_run_id) for one in logs
         ]
 
@@ -71,6 +73,32 @@ async def test_jobs_of_history_only_are_no_task_runs(runtime: OpenRuntime, recor
     assert summary.count(JobState.SUCCEEDED) == 3
     await eventually(lambda: records.task_runs(flow_run))
     assert [run.name.split()[0] for run in await records.task_runs(flow_run)] == ["GREET"]
+
+
+async def test_lines_name_job_tenant_and_correlation_id_also_those_of_jobs_that_are_not_shown(
+    runtime: OpenRuntime, records: Records
+) -> None:
+    with job_tenant_scope("acme"):
+        [shown] = await register_jobs("GREET", [{"text": "one"}], correlation_id="order-7")
+        [hidden] = await register_jobs("WARN", [{}], correlation_id="order-8")
+    flow_run, _ = await shift(queues=["shown"])
+
+    async def messages() -> set[str] | None:
+        found = {one.message for one in await records.logs(flow_run)}
+        return found if any("100" in message for message in found) else None
+
+    found = await eventually(messages, timedelta(seconds=60))
+    ids = f"[job_id={shown.job_id} tenant_id=acme correlation_id=order-7]"
+    await eventually(lambda: _told(records, flow_run, f"A greeting of 3 characters {ids}"))
+    [warning] = [message for message in found if "100" in message]
+    assert warning.startswith("100 % of it [")
+    named = {f"job_id={hidden.job_id}", "tenant_id=acme", "correlation_id=order-8", "secret=***"}
+    assert named <= set(warning.partition("[")[2].rstrip("]").split())
+    assert not [message for message in found if "not for Prefect" in message]
+
+
+async def _told(records: Records, flow_run: UUID, line: str) -> bool:
+    return line in {one.message for one in await records.logs(flow_run)}
 
 
 async def test_above_the_cap_jobs_are_only_counted(

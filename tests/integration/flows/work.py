@@ -36,6 +36,12 @@ async def quiet(request: Letter, context: JobContext) -> None:
     return None
 
 
+@job_type("WARN", queue=SHOWN, visibility="history")
+def warn(request: Letter, context: JobContext) -> None:
+    context.logger.info("not for Prefect")
+    context.logger.warning("100 %s", "% of it", secret="invented")
+
+
 @job_type("HEAVY", queue=ALONE, on_orphan="replay")
 async def heavy(request: Letter, context: JobContext) -> None:
     await asyncio.sleep(request.seconds)
