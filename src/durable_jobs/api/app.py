@@ -1,6 +1,7 @@
 """The application: routers, and around them the layers through which every request passes.
 
-From outside to inside: the edge (id, time, headers), the entrance (who, which tenant), the body's size, routes.
+From outside to inside: the edge (id, time, headers), the log, the entrance (who, which tenant), the body's
+size, routes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from durable_jobs.api.bodies import ENVELOPE, BodyLimit
 from durable_jobs.api.doors import Entrance, OpenDoor, TokenDoor
 from durable_jobs.api.edge import DOCS, Edge
 from durable_jobs.api.problems import MEDIA_TYPE, Problem
+from durable_jobs.api.request_log import RequestLog
 from durable_jobs.api.routes import (
     acting,
     health,
     listing,
+    measuring,
     overview,
     pausing,
     reading,
@@ -29,6 +32,7 @@ from durable_jobs.api.routes import (
 )
 from durable_jobs.api.tokens import verifier_of
 from durable_jobs.api.translating import answer_errors
+from durable_jobs.metrics import Metrics
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
 
@@ -42,6 +46,7 @@ ROUTERS = (
     acting.router,
     pausing.router,
     health.router,
+    measuring.router,
 )
 LONGER: Mapping[tuple[str, str], timedelta] = {
     ("GET", "/jobs/purgeable"): retaining.LOOK_BOUND,
@@ -65,12 +70,14 @@ def create_app(settings: Settings, registry: Registry) -> FastAPI:
     """
     verifier = verifier_of(settings)
     access = Access(settings, registry)
+    metrics = Metrics.from_settings(settings, registry)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await access.open()
         try:
-            yield
+            async with metrics:
+                yield
         finally:
             await access.close()
 
@@ -85,12 +92,14 @@ def create_app(settings: Settings, registry: Registry) -> FastAPI:
         responses={"default": _PROBLEM},
     )
     app.state.access = access
+    app.state.metrics = metrics
     for router in ROUTERS:
         app.include_router(router)
     answer_errors(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, most=settings.max_payload_bytes + ENVELOPE)
     app.add_middleware(Entrance, door=TokenDoor(verifier) if verifier is not None else OpenDoor())
+    app.add_middleware(RequestLog)
     app.add_middleware(
         Edge,
         timeout=settings.api_request_timeout,

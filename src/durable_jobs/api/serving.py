@@ -12,6 +12,7 @@ from durable_jobs.api.app import create_app
 from durable_jobs.api.doors import is_loopback
 from durable_jobs.api.tokens import verifier_of
 from durable_jobs.errors import InvalidSettings
+from durable_jobs.logs import log_as_service
 from durable_jobs.runtime import current_runtime
 from durable_jobs.settings import Settings
 
@@ -23,6 +24,7 @@ IDLE_S = 30
 def app_of_environment() -> FastAPI:
     """Return the application of this process's settings, for any ASGI server."""
     runtime = current_runtime()
+    log_as_service(runtime.settings.log_level, runtime.settings.log_format)
     return create_app(runtime.settings, runtime.registry)
 
 
@@ -61,6 +63,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int = 1) -> None
         backlog=BACKLOG,
         server_header=False,
         access_log=False,
+        # Ours is set when the application is made; uvicorn's lines go through it.
+        log_config=None,
         # What a proxy says of its clients is nothing that this API needs.
         proxy_headers=False,
         timeout_keep_alive=IDLE_S,

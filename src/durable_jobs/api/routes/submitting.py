@@ -13,6 +13,7 @@ from durable_jobs.api.answers import answer_json
 from durable_jobs.api.callers import Caller, Submitter
 from durable_jobs.api.models import SubmitJob, SubmittedJob
 from durable_jobs.api.problems import FieldFault, Refusal
+from durable_jobs.api.request_log import name_job
 from durable_jobs.jobs import NewJob
 from durable_jobs.registration import prepare, register_all
 
@@ -57,6 +58,7 @@ async def submit_job(
     await access.rate_limit.take(caller.tenant)
     job = await _prepared(body, key, caller, access)
     ((made, created),) = await register_all(await access.store(), [job])
+    name_job(made.job_id, made.correlation_id)
     headers = {"Location": f"{request.scope.get('root_path', '')}/jobs/{made.job_id}"}
     document = {"jobId": str(made.job_id), "status": str(made.state)}
     return answer_json(document, status=202, headers=headers if created else headers | REPLAYED)
