@@ -18,6 +18,10 @@ from durable_jobs.effects.store import EffectsStore
 from durable_jobs.errors import BadInput
 from durable_jobs.jobs import ClaimedJob
 from durable_jobs.logs import ids_of
+from durable_jobs.texts import clean
+
+MAX_MESSAGE = 500
+"""Characters of a progress report's message."""
 
 _default_logger = structlog.get_logger("durable_jobs.job")
 
@@ -118,9 +122,10 @@ class JobContext:
         Args:
             current: how much is done, in any unit.
             total: how much there is in that unit.
-            message: what is being done.
+            message: what is being done; cut at 500 characters, since lists show it too.
         """
-        document = {"current": current, "total": total, "message": message}
+        shown = None if message is None else clean(str(message), MAX_MESSAGE)
+        document = {"current": current, "total": total, "message": shown}
         self._report(self._job, json.dumps({k: v for k, v in document.items() if v is not None}))
 
     def effect(

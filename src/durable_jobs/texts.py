@@ -53,7 +53,7 @@ def result_text(value: Any, *, max_bytes: int) -> str:
     succeeded, whatever became of the description.
     """
     if isinstance(value, Skipped):
-        document = {"status": "SKIPPED", "value": {"reason": clean(value.reason)}}
+        document = {"status": "SKIPPED", "value": {"reason": clean(str(value.reason))}}
         if value.original_job_id is not None:
             document["value"]["originalJobId"] = str(value.original_job_id)  # type: ignore[index]
         return json.dumps(document)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from durable_jobs.errors import IdempotencyConflict, QueueFull
+from durable_jobs.errors import IdempotencyConflict, PayloadTooLarge, QueueFull
 from durable_jobs.jobs import NewJob
 from durable_jobs.stores.postgres import PgJobsStore, statements
 from durable_jobs.stores.postgres.statements import in_parts
@@ -28,9 +28,9 @@ def large(key: str, *, bound: int | None = None) -> NewJob:
     return new_job({"data": "x" * 100}, idempotency_key=key, max_pending=bound)
 
 
-async def register(how: str, urls: Urls, store: PgJobsStore, jobs: list[NewJob]) -> list[str | None]:
+async def register(how: str, urls: Urls | None, store: PgJobsStore, jobs: list[NewJob]) -> list[str | None]:
     with job_tenant_scope("acme"):
-        if how == "store":
+        if how == "store" or urls is None:
             answers = await store.register_idempotent(jobs)
         elif how.startswith("async"):
             async with await psycopg.AsyncConnection.connect(
@@ -73,3 +73,11 @@ async def test_a_refusal_in_a_later_part_takes_everything_back(
     with pytest.raises(QueueFull):
         await register(how, urls, pg_store, [large(f"b{n}", bound=4) for n in range(5)])
     assert [job["idempotency_key"] for job in PgProbe(owner_connection).jobs()] == ["k3"]
+
+
+async def test_what_no_statement_can_hold_is_not_taken_for_an_outage(pg_store: PgJobsStore) -> None:
+    """Whoever waits for a database to come back would repeat it for ever: outcomes, for one."""
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+        await pg_store._db.fetch("SELECT to_jsonb(repeat('x', 268435456))", {})
+    with pytest.raises(PayloadTooLarge, match="a payload of WORK is more than Postgres can hold"):
+        await register("store", None, pg_store, [new_job("x" * 268435456)])

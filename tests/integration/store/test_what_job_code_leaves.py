@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
@@ -12,11 +13,12 @@ from pydantic import BaseModel
 from durable_jobs import JobContext, job_type
 from durable_jobs.executor.shift import Shift
 from durable_jobs.job_types import MARK
+from durable_jobs.jobs import ClaimedJob
 from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.tenants import job_tenant_scope
-from durable_jobs.texts import result_text
+from durable_jobs.texts import Skipped, result_text
 from tests.support.jobs import new_job
 
 
@@ -92,11 +94,35 @@ class Unshowable:
         raise RuntimeError("no")
 
 
-RESULTS = [Unshowable(), 10**5000, {"n": [10**5000]}, float("nan"), {1: {2}}, object(), b"\xff", "\ud800"]
+RESULTS = [
+    Skipped(None),
+    Unshowable(),
+    10**5000,
+    {"n": [10**5000]},
+    float("nan"),
+    {1: {2}},
+    object(),
+    b"\xff",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("value", RESULTS, ids=range(len(RESULTS)))
 def test_any_result_can_be_stored(value: Any) -> None:
     document = json.loads(result_text(value, max_bytes=100_000))
-    assert document["status"] == "OK"
+    assert document["status"] in ("OK", "SKIPPED")
     result_text(value, max_bytes=10).encode()
+
+
+async def test_the_message_of_a_progress_report_is_cut_and_can_be_stored() -> None:
+    """Lists show it, and it is written once a second."""
+    now, hour = datetime.now(UTC), timedelta(hours=1)
+    claim = ClaimedJob(uuid4(), uuid4(), "acme", "T", "default", "{}", 1, 0, 3, uuid4(), None, now, hour)
+    reports: list[str] = []
+    context = JobContext(claim, lambda _, report: reports.append(report))
+    context.progress(1, message="a\x00b" + "x" * 10_000_000)
+    context.progress(2, 3, message=ValueError("no"))  # type: ignore[arg-type]
+    first, second = map(json.loads, reports)
+    assert len(first["message"]) == 500
+    assert first["message"].startswith("a\N{REPLACEMENT CHARACTER}b")
+    assert second == {"current": 2, "total": 3, "message": "no"}

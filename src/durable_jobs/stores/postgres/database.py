@@ -42,6 +42,8 @@ _AWAY = {
 }
 _OUTDATED = {"42P01", "42883", "42703"}
 _NO_RIGHTS = "42501"
+TOO_MUCH = "54"
+"""Class of what is more than a statement can hold: asking again unchanged never helps."""
 
 
 def connection_options(url: str, *, prepared_statements: bool) -> dict[str, Any]:
@@ -210,6 +212,8 @@ def translate(error: Exception) -> Exception:
             f"the database role lacks a right ({first_line(error)}); use the URL with the role that"
             " `durable-jobs deploy` and `durable-jobs up` make (durable_jobs_app_<database>)"
         )
+    if code is not None and code.startswith(TOO_MUCH):
+        return error
     if isinstance(error, (psycopg.OperationalError, PoolTimeout, TimeoutError, psycopg.InterfaceError)):
         return StoreUnavailable(f"the database does not answer: {first_line(error)}")
     return error

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from durable_jobs.errors import IdempotencyConflict, QueueFull, StoreUnavailable
+from durable_jobs.errors import IdempotencyConflict, PayloadTooLarge, QueueFull, StoreUnavailable
 from durable_jobs.jobs import ClaimedJob, Job, NewJob
 from durable_jobs.states import JobState
+from durable_jobs.stores.postgres.database import TOO_MUCH
 from durable_jobs.stores.protocols import NewEvent, Registered
 from durable_jobs.texts import storable_json
 from durable_jobs.urls import first_line
@@ -172,6 +173,11 @@ def refused(error: BaseException, jobs: Sequence[NewJob]) -> Exception | None:
         return IdempotencyConflict(
             f"idempotency key {jobs[int(position)].idempotency_key!r}: {first_line(error)},"
             " which has another type or other data; use a new key for a new request"
+        )
+    if code is not None and code.startswith(TOO_MUCH):
+        return PayloadTooLarge(
+            f"a payload of {jobs[0].job_type} is more than Postgres can hold ({first_line(error)});"
+            " store the data elsewhere and submit a reference to it"
         )
     if code == PURGED_MEANWHILE:
         return StoreUnavailable("the job of a known idempotency key was purged meanwhile; register again")
