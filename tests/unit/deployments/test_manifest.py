@@ -89,6 +89,11 @@ def test_the_reference_names_it_with_its_cron_and_parameters(entry: dict[str, An
     assert re.findall("`(.*?)`", row[2]) == list(parameter_schema(load(entry)).properties)
 
 
+def test_the_readme_names_every_deployment() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([\w-]+/[\w-]+)` \|", text, re.MULTILINE)) == set(map(name_of, ENTRIES))
+
+
 def test_nothing_waits_in_the_memory_of_a_prefect_server() -> None:
     sources = [
         p
