@@ -21,8 +21,8 @@ MARK = "DURABLE_JOBS_STACK"
 # What the recorder settings of this server keep up with; one with default settings records 28 a second.
 SHIFT_DEFAULTS = {"DURABLE_JOBS_VISIBLE_TASK_RUNS_PER_SECOND": "100"}
 KEPT_PREFIX = "PREFECT_LOGGING_"
-# The owner's URL stays with the process that migrates.
-NOT_HANDED_ON = {"admin_database_url", "database_url", "home", "modules"}
+# The owner's URL stays with the process that migrates, the secret of tokens with the API.
+NOT_HANDED_ON = {"admin_database_url", "database_url", "home", "modules", "jwt_secret"}
 
 
 def base_environment(home: Path, prefect_port: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The whole stack of one machine: Postgres, a Prefect server on it, a process that serves the deployments.
+"""The whole stack of one machine: Postgres, a Prefect server on it, a process that serves the deployments, the API.
 
 Started in the order in which they need one another, stopped in the reverse order, and kept running between.
 A home belongs to one stack at a time; what a killed one left behind is stopped before the next one starts.
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from durable_jobs.deployments import databases, environment, marked
+from durable_jobs.deployments import api_server, databases, environment, marked
 from durable_jobs.deployments.backoff import Backoff
 from durable_jobs.deployments.children import Child
 from durable_jobs.deployments.manifest import read_manifest
@@ -49,16 +49,18 @@ class StackOptions:
         prefect_port: port of the Prefect server and its UI on 127.0.0.1.
         database_url: an owner's URL of an existing Postgres; None runs the embedded one.
         settings: the application's settings, handed on to every flow run.
+        api_port: port of the HTTP API on 127.0.0.1; None runs none.
     """
 
     home: Path
     prefect_port: int
     database_url: str | None
     settings: Settings
+    api_port: int | None = None
 
 
 class Stack:
-    """Postgres, Prefect and the served deployments, as one thing to start, watch and stop."""
+    """Postgres, Prefect, the served deployments and the API, as one thing to start, watch and stop."""
 
     def __init__(self, options: StackOptions, report: Callable[[str], None]) -> None:
         self.home = options.home.expanduser().absolute()
@@ -77,6 +79,11 @@ class Stack:
         return f"http://127.0.0.1:{self._options.prefect_port}"
 
     @property
+    def http_api_url(self) -> str | None:
+        """Address of the HTTP API, if there is one."""
+        return None if self._options.api_port is None else api_server.api_url(self._options.api_port)
+
+    @property
     def api_url(self) -> str:
         """Address of the Prefect API."""
         return environment.api_url(self._options.prefect_port)
@@ -92,11 +99,13 @@ class Stack:
         self._lock.acquire()
         load_registry(self._options.settings.modules)
         self._stop_leftovers()
-        self._check_port()
+        self._check_ports()
         admin_url = self._start_postgres()
         server = self._start_prefect(admin_url)
         self._prepare_application(admin_url)
+        api = self._start_api()
         self._start_serving(server, admin_url)
+        self._await_api(api)
         self._write_connection_file()
 
     def watch(self) -> None:
@@ -140,9 +149,11 @@ class Stack:
         grace = self._options.settings.shutdown_grace + timedelta(seconds=5)
         marked.stop_all(self.home, grace, self.is_urgent)
 
-    def _check_port(self) -> None:
+    def _check_ports(self) -> None:
         if not is_free(self._options.prefect_port):
             raise PortTaken("the Prefect server", self._options.prefect_port, "--prefect-port")
+        if self._options.api_port is not None and not is_free(self._options.api_port):
+            raise PortTaken("the HTTP API", self._options.api_port, "--api-port")
 
     def _start_postgres(self) -> str:
         if self._options.database_url is not None:
@@ -170,6 +181,25 @@ class Stack:
         self._report(f"Database {databases.DATABASE}: migrating")
         password = databases.kept_secret(self.home / "application-password")
         self.database_url = databases.prepare_application(admin_url, password)
+
+    def _start_api(self) -> Child | None:
+        """Start the API early: it waits for nothing but the database."""
+        if self._options.api_port is None:
+            return None
+        base = environment.base_environment(self.home, self._options.prefect_port)
+        own = environment.application_environment(self._options.settings, self.home, self.database_url)
+        server = api_server.api_server(self.home, self._options.api_port, self._tokens(), base | own)
+        self._launch(server)
+        return server
+
+    def _await_api(self, server: Child | None) -> None:
+        port = self._options.api_port
+        if server is not None and port is not None:
+            self._await(server, lambda: api_server.is_ready(port))
+            self._report(f"API: answers at {api_server.api_url(port)}")
+
+    def _tokens(self) -> Settings:
+        return api_server.with_tokens(self._options.settings, self.home)
 
     def _start_serving(self, server: Child, admin_url: str) -> None:
         began = datetime.now(UTC)
@@ -213,6 +243,8 @@ class Stack:
     def _write_connection_file(self) -> None:
         variables = environment.application_environment(self._options.settings, self.home, self.database_url)
         variables["PREFECT_API_URL"] = self.api_url
+        if self._options.api_port is not None:
+            variables |= api_server.api_variables(self._options.api_port, self._tokens())
         write_secret(self.home / CONNECTION_FILE, environment.write_lines(variables))
 
 

@@ -13,7 +13,7 @@ from durable_jobs.deployments.running import run_stack
 from durable_jobs.deployments.stack import CONNECTION_FILE, Stack, StackOptions
 from durable_jobs.settings import Settings
 
-API_PORT_HELP = "Port of the HTTP API, which comes with a later release."
+API_PORT_HELP = "Port of the HTTP API; its OpenAPI page is at /docs."
 DATABASE_URL_HELP = (
     "Owner's URL of a Postgres of yours, not the embedded one. [DURABLE_JOBS_ADMIN_DATABASE_URL]"
 )
@@ -27,17 +27,17 @@ def register(app: typer.Typer) -> None:
 def up(
     home: Annotated[Path | None, typer.Option(help="Folder of the data. [DURABLE_JOBS_HOME]")] = None,
     prefect_port: Annotated[int, typer.Option(help="Port of the Prefect server and its UI.")] = 4200,
-    api_port: Annotated[int, typer.Option(help=API_PORT_HELP)] = 8000,  # noqa: ARG001 -- scripts may name it already
+    api_port: Annotated[int, typer.Option(help=API_PORT_HELP)] = 8000,
     database_url: Annotated[str | None, typer.Option(help=DATABASE_URL_HELP)] = None,
 ) -> None:
-    """Run Postgres, Prefect and all deployments on this machine until Ctrl-C.
+    """Run Postgres, Prefect, all deployments and the HTTP API on this machine until Ctrl-C.
 
     A second start on the same home finds all data again.
     """
     settings = Settings.load()
     url = database_url or _secret(settings.admin_database_url)
     progress = Progress()
-    stack = Stack(StackOptions(home or settings.home, prefect_port, url, settings), progress.report)
+    stack = Stack(StackOptions(home or settings.home, prefect_port, url, settings, api_port), progress.report)
     if not run_stack(stack, lambda: _announce(stack, progress), keep=True):
         raise typer.Exit(130)
 
@@ -46,6 +46,7 @@ def _announce(stack: Stack, progress: Progress) -> None:
     """Print the addresses, and `ready` on a line of its own for scripts that wait for it."""
     progress.line("")
     progress.line(f"Prefect UI   {stack.ui_url}")
+    progress.line(f"HTTP API     {stack.http_api_url} (its page: /docs)")
     progress.line(f"Connect      source {stack.home / CONNECTION_FILE}")
     progress.line("Stop         Ctrl-C")
     progress.line("")

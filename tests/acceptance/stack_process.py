@@ -14,6 +14,7 @@ import psutil
 
 from durable_jobs.deployments.marked import marked_processes
 from durable_jobs.embedded.leftovers import server_pid
+from durable_jobs.embedded.ports import free_port
 
 PROGRAM = str(Path(sys.prefix) / "bin" / "durable-jobs")
 START_SECONDS, STOP_SECONDS = 300, 120
@@ -37,9 +38,20 @@ class Up:
     def __init__(self, home: Path, port: int, *options: str, **variables: str) -> None:
         self.home = home
         self.port = port
+        self.api_port = free_port()
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [PROGRAM, "up", "--home", home, "--prefect-port", str(port), *options],
+            [
+                PROGRAM,
+                "up",
+                "--home",
+                home,
+                "--prefect-port",
+                str(port),
+                "--api-port",
+                str(self.api_port),
+                *options,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -97,6 +97,25 @@ def test_the_server_has_the_recorders_settings(first: Up) -> None:
     assert set(settings["services"]["db_vacuum"]["enabled"]) == {"events", "flow_runs"}
 
 
+def test_the_api_answers_with_the_token_of_the_connection_file(first: Up, document: Path) -> None:
+    url, token = (first.shell(f"printf %s $DURABLE_JOBS_{name}") for name in ("API_URL", "TOKEN"))
+    assert url == f"http://127.0.0.1:{first.api_port}"
+    assert f"HTTP API     {url}" in first.output
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as api:
+        data = {"source": str(document), "store": str(document.parent / "over-http")}
+        job_id = api.post("/jobs", json={"type": "DOCUMENT_ARCHIVE", "data": data}).json()["jobId"]
+        wait_for(lambda: api.get(f"/jobs/{job_id}").json()["state"] == "SUCCEEDED", 60, "the job's end")
+        assert api.get("/health/workers").json()["healthy"] is True
+        assert (
+            json.loads(first.shell(f"durable-jobs get {job_id} --json")) == api.get(f"/jobs/{job_id}").json()
+        )
+    assert httpx.get(f"{url}/jobs").status_code == 401
+    assert "JWT_SECRET" not in (first.home / "connection.env").read_text()
+    scoped = first.shell("durable-jobs token --scope read")
+    answer = httpx.get(f"{url}/jobs", headers={"Authorization": f"Bearer {scoped.strip()}"}, timeout=60)
+    assert answer.json()["jobs"][0]["tenantId"] == "default"
+
+
 def test_the_block_holds_the_applications_connection(first: Up) -> None:
     code = (
         "from durable_jobs.blocks.jobs_database import JobsDatabase; "
@@ -118,6 +137,9 @@ def test_a_taken_port_is_named(first: Up, folder: Path) -> None:
     assert other.wait_for_end() != 0
     assert f"port {first.port} of 127.0.0.1 (the Prefect server) is taken" in " ".join(other.lines)
     assert other.processes() == []
+    third = Up(folder / "other", free_port(), "--api-port", str(first.api_port))
+    assert third.wait_for_end() != 0
+    assert f"port {first.api_port} of 127.0.0.1 (the HTTP API) is taken" in " ".join(third.lines)
 
 
 def test_a_part_that_is_killed_is_started_again(first: Up, document: Path) -> None:
@@ -193,7 +215,7 @@ def second(first: Up, folder: Path) -> Iterator[Up]:
 
 
 def test_a_second_start_finds_all_data(second: Up) -> None:
-    assert len(jobs(second)) == 2
+    assert len(jobs(second)) == 3
 
 
 def test_missed_crons_do_not_pile_up_and_dead_flow_runs_are_closed(second: Up) -> None:
@@ -211,7 +233,7 @@ def test_a_power_cut_loses_nothing(second: Up, document: Path) -> None:
     third = Up(second.home, second.port)
     third.wait_until_ready()
     try:
-        assert len(jobs(third)) == 2
+        assert len(jobs(third)) == 3
         assert archive(third, document) == "SUCCEEDED"
     finally:
         assert third.stop(signal.SIGTERM) == 0

@@ -48,6 +48,7 @@ class ApiServer:
     def __init__(self, database_url: str, *options: str, modules: str = "", **variables: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.modules = modules
         self._log = tempfile.NamedTemporaryFile(mode="w+", suffix=".log", delete=False)  # noqa: SIM115 -- closed by stop
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("DURABLE_JOBS_")}
         self.process = subprocess.Popen(
