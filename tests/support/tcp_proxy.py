@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from socket import SO_LINGER, SOL_SOCKET
 
 from sqlalchemy import make_url
 
@@ -58,6 +60,9 @@ class TcpProxy:
     def reset(self) -> None:
         """Reset the connections that are open; new ones pass."""
         for writer in list(self._writers):
+            # At once, without the good-bye of a server that closes.
+            with suppress(OSError):
+                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
     def restore(self) -> None:
@@ -81,8 +86,7 @@ class TcpProxy:
         assert self._server is not None
         self._server.close()
         self.restore()
-        self._refusing = True
-        self.reset()
+        self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,10 +94,11 @@ class TcpProxy:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if not self._refusing:
+            await self._passing.wait()
         if self._refusing:
             writer.transport.abort()
             return
-        await self._passing.wait()
         up_reader, up_writer = await asyncio.open_connection(self._url.host, self._url.port)
         pair = {writer, up_writer}
         self._writers |= pair

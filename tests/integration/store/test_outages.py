@@ -24,8 +24,8 @@ from durable_jobs.tenants import job_tenant_scope
 from tests.support.cluster import SETTINGS, Urls
 from tests.support.eventually import eventually
 from tests.support.jobs import QUEUE, enter, new_job
-from tests.support.proxy import Proxy
 from tests.support.stores import open_store
+from tests.support.tcp_proxy import TcpProxy, proxied
 
 BOUND = timedelta(seconds=2)
 SLACK = timedelta(seconds=1.5)
@@ -173,72 +173,68 @@ async def test_no_connection_left(own: Urls) -> None:
 
 
 @pytest.fixture
-async def proxy(own: Urls) -> AsyncIterator[Proxy]:
-    url = make_url(own.application)
-    async with Proxy(url.host or "", url.port or 0) as proxy:
+async def proxy(own: Urls) -> AsyncIterator[TcpProxy]:
+    async with proxied(own.application) as proxy:
         yield proxy
 
 
-def through(proxy: Proxy, own: Urls) -> str:
-    return make_url(own.application).set(port=proxy.port).render_as_string(hide_password=False)
-
-
-async def test_silence_on_the_wire(own: Urls, proxy: Proxy) -> None:
-    async with open_store(through(proxy, own), timeout=BOUND, pool_size=3) as store:
+async def test_silence_on_the_wire(own: Urls, proxy: TcpProxy) -> None:
+    async with open_store(proxy.url, timeout=BOUND, pool_size=3) as store:
         assert await works(store)
         tasks = len(asyncio.all_tasks())
-        proxy.become("blackhole")
+        proxy.go_silent()
         for _ in range(2):
             await fails_in_time(store, "did not answer within 2 s", at_once=5)
-        proxy.become("forward")
+        proxy.restore()
         proxy.reset()
         await eventually(lambda: works(store))
         # Nothing is left behind of the calls that were given up.
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 3)
 
 
-async def test_connections_that_are_cut(own: Urls, proxy: Proxy) -> None:
-    async with open_store(through(proxy, own), timeout=BOUND, pool_size=3) as store:
+async def test_connections_that_are_cut(own: Urls, proxy: TcpProxy) -> None:
+    async with open_store(proxy.url, timeout=BOUND, pool_size=3) as store:
         assert await works(store)
         proxy.reset()
         # One failing call is enough to find all broken connections.
         await eventually(lambda: works(store))
-        proxy.become("refuse")
-        proxy.reset()
+        proxy.cut()
         await fails_in_time(store, "")
-        proxy.become("forward")
+        proxy.restore()
         await eventually(lambda: works(store))
 
 
-async def test_a_heart_is_bounded_too(own: Urls, proxy: Proxy) -> None:
-    async with open_store(through(proxy, own), timeout=BOUND) as store:
+async def test_a_heart_is_bounded_too(own: Urls, proxy: TcpProxy) -> None:
+    async with open_store(proxy.url, timeout=BOUND) as store:
         executor = await enter(store)
         heart = store.heart(executor)
         assert await asyncio.to_thread(heart.beat)
-        proxy.become("blackhole")
+        proxy.go_silent()
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await asyncio.to_thread(heart.beat)
         assert time.monotonic() - began < (BOUND + SLACK).total_seconds()
-        proxy.become("forward")
+        proxy.restore()
         assert await asyncio.to_thread(heart.beat)
         heart.close()
 
 
-async def test_a_sync_caller_is_bounded_too(own: Urls, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DURABLE_JOBS_DATABASE_URL", through(proxy, own))
+async def test_a_sync_caller_is_bounded_too(
+    own: Urls, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DURABLE_JOBS_DATABASE_URL", proxy.url)
     monkeypatch.setenv("DURABLE_JOBS_DATABASE_TIMEOUT", str(BOUND.total_seconds()))
     monkeypatch.setenv("DURABLE_JOBS_MODULES", str(Path(__file__).with_name("declared.py")))
     monkeypatch.setattr(runtime, "_installed", None)
     sync._pool.cache_clear()
     try:
         assert (await asyncio.to_thread(sync.register_job, "STORE_NOTE", {})).state == "PENDING"
-        proxy.become("blackhole")
+        proxy.go_silent()
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await asyncio.to_thread(sync.register_job, "STORE_NOTE", {})
         assert time.monotonic() - began < (BOUND + SLACK).total_seconds()
-        proxy.become("forward")
+        proxy.restore()
         proxy.reset()
         assert (await asyncio.to_thread(sync.register_job, "STORE_NOTE", {})).state == "PENDING"
     finally:
