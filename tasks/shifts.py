@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.execution import Stop
+from durable_jobs.executor.served import UNDECLARED
 from durable_jobs.executor.shift import Shift
 from durable_jobs.executor.summary import ShiftSummary
 from durable_jobs.states import JobState
@@ -67,6 +68,8 @@ async def execute_alone(runtime: OpenRuntime, tenant: str, job_id: UUID) -> str:
     )
     with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
         summary = await shift.run()
+    if summary.undeclared:
+        return f"given back: {UNDECLARED}"
     if summary.released:
         return "given back: the run was told to stop"
     return ", ".join(str(state) for _, state in summary.outcomes) or summary.ended_because
@@ -116,6 +119,12 @@ def shift_markdown(summary: ShiftSummary) -> str:
         )
         if count
     ]
+    if summary.undeclared:
+        parts.append(
+            f"{summary.undeclared.total()} jobs were given back because this worker does not declare their types"
+            f" ({', '.join(cell(name) for name in sorted(summary.undeclared))}): name their modules in"
+            " DURABLE_JOBS_MODULES, here or for a worker that is to execute them."
+        )
     if summary.failures:
         parts.append("### Last failures\n\n| job | type | reason |\n|---|---|---|")
         parts[-1] += "".join(f"\n| `{i}` | {cell(t)} | {cell(r, 200)} |" for i, t, r in summary.failures)

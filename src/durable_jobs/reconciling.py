@@ -29,6 +29,8 @@ logger = structlog.get_logger(__name__)
 
 BATCH = 10
 OVERDUE_MARGIN_BEATS = 3
+LEFT_TO_OTHERS = 10
+"""Times `running_stale_after` for which an orphan of an undeclared type is left to a pass that knows the type."""
 
 
 class ReconcileFailed(DurableJobsError):
@@ -69,6 +71,7 @@ class Reconciler:
         """
         self._store, self._registry, self._settings = store, registry, settings
         self._dead = list(dead)
+        self._lately_silent: set[UUID] = set()
 
     async def run(self) -> ReconcileReport:
         """Settle orphans and overdue jobs; faults of tenants are in the report.
@@ -79,6 +82,10 @@ class Reconciler:
         """
         await self._require_sight()
         report = ReconcileReport(silent=self._dead or await self._surely_silent())
+        if report.silent:
+            patience = LEFT_TO_OTHERS * self._settings.running_stale_after
+            views = await self._store.executors()
+            self._lately_silent = {v.executor.executor_id for v in views if v.silence < patience}
         for tenant in await self._store.tenants("running"):
             await self._settle_tenant(tenant, report)
             await self._end_overdue(tenant, report)
@@ -110,14 +117,17 @@ class Reconciler:
         return [executor for executor in first if executor in again]
 
     async def _settle_tenant(self, tenant: str, report: ReconcileReport) -> None:
-        broken: set[UUID] = set()
+        left: set[UUID] = set()
         one_by_one = False
         while True:
             seen: list[UUID] = []
 
-            def decide(job: Job, seen: list[UUID] = seen) -> Decision:
+            def decide(job: Job, seen: list[UUID] = seen) -> Decision | None:
                 seen.append(job.job_id)
-                return self.decide(job)
+                decision = self.decide(job)
+                if decision is None:
+                    left.add(job.job_id)
+                return decision
 
             try:
                 states = await self._store.settle_orphans(
@@ -125,7 +135,7 @@ class Reconciler:
                     report.silent,
                     decide,
                     max_crashes=self._settings.max_crashes,
-                    skip=broken,
+                    skip=left,
                     limit=1 if one_by_one else BATCH,
                 )
             except DurableJobsError:
@@ -135,7 +145,7 @@ class Reconciler:
                 if not seen:
                     return
                 if len(seen) == 1:
-                    broken.update(seen)
+                    left.update(seen)
                 one_by_one = True
                 continue
             report.settled.update((tenant, state) for state in states.values())
@@ -151,9 +161,14 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 -- as above
             _note_fault(report, tenant, "overdue jobs not ended", error)
 
-    def decide(self, job: Job) -> Decision:
-        """Say what becomes of one orphan: again, if its type may and its payload still validates."""
+    def decide(self, job: Job) -> Decision | None:
+        """Say what becomes of one orphan: again, if its type may and its payload still validates.
+
+        A type that is not declared here may be declared where the next pass runs: for a while it is left to that.
+        """
         declared = self._registry.job_types.get(job.job_type)
+        if declared is None and job.executor_id in self._lately_silent:
+            return None
         if declared is None or declared.on_orphan != "replay":
             return Decision(replay=False)
         try:

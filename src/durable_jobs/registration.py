@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from uuid_utils.compat import uuid7
@@ -154,7 +154,7 @@ def prepare(
     """
     declared = registry.job_type(type_name)
     queue = registry.queue(declared.queue)
-    _check_options(idempotency_key, correlation_id, priority, run_at)
+    _check_options(idempotency_key, correlation_id, priority)
     stored = payloads.store(
         declared, data, max_bytes=settings.max_payload_bytes, max_depth=settings.max_payload_depth
     )
@@ -170,7 +170,7 @@ def prepare(
         declared.retryable,
         declared.timeout,
         priority,
-        run_at,
+        None if run_at is None else _in_utc(run_at),
         idempotency_key,
         correlation_id,
         submitted_by,
@@ -258,9 +258,17 @@ def merged(registered: Sequence[Registered], positions: Sequence[int]) -> list[R
     return answers
 
 
-def _check_options(
-    idempotency_key: str | None, correlation_id: str | None, priority: int, run_at: datetime | None
-) -> None:
+def _in_utc(run_at: datetime) -> datetime:
+    """Return the same moment as the store will tell it."""
+    if run_at.tzinfo is None:
+        raise BadInput(f"run_at {run_at.isoformat()}: it has no time zone; use an aware datetime")
+    try:
+        return run_at.astimezone(UTC)
+    except OverflowError as error:
+        raise BadInput(f"run_at {run_at.isoformat()}: it is out of the range of times in UTC") from error
+
+
+def _check_options(idempotency_key: str | None, correlation_id: str | None, priority: int) -> None:
     for name, value in (("idempotency_key", idempotency_key), ("correlation_id", correlation_id)):
         if value is not None and (
             not 1 <= len(value) <= MAX_KEY or "\x00" in value or not value.isprintable()
@@ -268,5 +276,3 @@ def _check_options(
             raise BadInput(f"{name} {value[:40]!r}: it must have 1 to {MAX_KEY} printable characters")
     if not -100 <= priority <= 100:
         raise BadInput(f"priority {priority}: it must be between -100 and 100")
-    if run_at is not None and run_at.tzinfo is None:
-        raise BadInput(f"run_at {run_at.isoformat()}: it has no time zone; use an aware datetime")

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from durable_jobs.errors import BadInput
+from durable_jobs.stores.protocols import JobsOperator
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _ISO_DURATION = TypeAdapter(timedelta)
+
+
+class Since(NamedTuple):
+    """A moment, or how long before now; now is the store's, whatever this machine's clock says."""
+
+    at: datetime | None = None
+    ago: timedelta | None = None
+
+    async def moment(self, store: JobsOperator) -> datetime | None:
+        """Return the moment.
+
+        Raises:
+            StoreUnavailable: it does not answer.
+        """
+        return self.at if self.ago is None else await store.now() - self.ago
 
 
 def aware_time(option: str, text: str) -> datetime:
@@ -44,16 +61,19 @@ def duration(option: str, text: str) -> timedelta:
     return length
 
 
-def since(option: str, text: str) -> datetime:
+def since(option: str, text: str) -> Since:
     """Read a moment: in ISO 8601 with its time zone, or a duration before now.
 
     Raises:
         BadInput: it is neither.
     """
     if text[:1].isdigit() and "-" in text:
-        return aware_time(option, text)
+        return Since(aware_time(option, text))
     try:
-        return datetime.now(UTC) - duration(option, text)
+        ago = duration(option, text)
+        # Far enough from the beginning of time, whatever the exact time is.
+        _ = datetime.now(UTC) - ago
+        return Since(ago=ago)
     except (BadInput, OverflowError) as error:
         raise BadInput(
             f"{option} {text!r} is neither a duration, such as 2h or P1D,"

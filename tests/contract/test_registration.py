@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from durable_jobs.errors import IdempotencyConflict, JobNotFound, MissingTenant, QueueFull
+from durable_jobs.errors import IdempotencyConflict, JobNotFound, MissingTenant, NotAllowed, QueueFull
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Cursor, ExecutorStore, JobFilter, JobsOperator, JobsStore
 from durable_jobs.tenants import job_tenant_scope
@@ -230,6 +230,8 @@ async def test_update_notes_progress_and_cancel_requests_of_live_jobs_only(store
     with job_tenant_scope("acme"):
         await store.register_idempotent([request])
         waiting = await store.update(request.job_id, progress={"step": 1})
+        with pytest.raises(NotAllowed, match="cancel the job, which ends it at once"):
+            await store.update(request.job_id, progress={"step": 2}, request_cancel=True)
         [claimed] = (await store.claim(executor, QUEUE, 1)).jobs
         running = await store.update(request.job_id, request_cancel=True)
         twice = await store.update(request.job_id, request_cancel=True)

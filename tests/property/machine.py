@@ -116,9 +116,10 @@ class JobsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.before)
     @rule(pick=numbers)
     def update(self, pick: int) -> None:
-        job = self.any_job(pick, "PENDING", "RUNNING")
-        with job_tenant_scope(job["tenant_id"]):
-            self.run(self.store.update(job["job_id"], progress={"n": pick}, request_cancel=pick % 4 == 0))
+        job, stop = self.any_job(pick, "PENDING", "RUNNING"), pick % 4 == 0
+        self.asked_for(
+            job, lambda job_id: self.store.update(job_id, progress={"n": pick}, request_cancel=stop)
+        )
 
     @precondition(lambda self: self.before)
     @rule(pick=numbers)

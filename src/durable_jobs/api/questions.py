@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from durable_jobs.errors import BadInput
 from durable_jobs.states import JobState
-from durable_jobs.written_times import duration, since
+from durable_jobs.written_times import Since, duration, since
 
 
-def _since(value: Any) -> datetime:
+def _since(value: Any) -> Since:
     if not isinstance(value, str):
         raise ValueError("a time or a duration is expected")
     try:
@@ -30,7 +30,7 @@ def _duration(value: Any) -> timedelta:
         raise ValueError(str(error)) from error
 
 
-Since = Annotated[datetime, BeforeValidator(_since, json_schema_input_type=str)]
+Lately = Annotated[Since, PlainValidator(_since, json_schema_input_type=str)]
 Length = Annotated[timedelta, BeforeValidator(_duration, json_schema_input_type=str)]
 _SINCE = "since a time (`2030-01-31T08:00:00Z`), or for a duration before now (`2h`, `P1D`)."
 
@@ -62,7 +62,7 @@ class JobsQuestion(ListQuestion):
     state: Annotated[list[JobState], Field(description="Only these states; repeat it for several.")] = []
     type: Annotated[str | None, Field(description="Only this job type.")] = None
     queue: Annotated[str | None, Field(description="Only this queue.")] = None
-    since: Annotated[Since | None, Field(description=f"Made {_SINCE}")] = None
+    since: Annotated[Lately | None, Field(description=f"Made {_SINCE}")] = None
 
 
 class FailedQuestion(ListQuestion):
@@ -72,7 +72,7 @@ class FailedQuestion(ListQuestion):
         bool | None, Field(description="Only what can be retried now, or only what cannot.")
     ] = None
     job_type: Annotated[str | None, Field(description="Only this job type.")] = None
-    since: Annotated[Since | None, Field(description=f"Failed {_SINCE}")] = None
+    since: Annotated[Lately | None, Field(description=f"Failed {_SINCE}")] = None
 
 
 class PurgeableQuestion(_Question):

@@ -15,6 +15,7 @@ from durable_jobs.errors import BadInput
 from durable_jobs.states import JobState
 from durable_jobs.stores.protocols import Cursor
 from durable_jobs.tenants import DEFAULT_TENANT
+from durable_jobs.written_times import Since as Since
 from durable_jobs.written_times import aware_time as aware_time
 from durable_jobs.written_times import duration as duration
 from durable_jobs.written_times import since as since

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from durable_jobs.cli import arguments
+from durable_jobs.cli.arguments import Since
 from durable_jobs.cli.output import answer, answer_json, printable, say, table
 from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.dead_letters.resubmitting import ENDED, resubmit_all
@@ -42,8 +43,13 @@ class Some(NamedTuple):
 
     tenant: str
     wanted: LetterFilter
+    lately: Since
     dry_run: bool
     as_json: bool
+
+    async def filter(self, store: PgJobsStore) -> LetterFilter:
+        """Return what is wanted, with the moment that `--since` means."""
+        return self.wanted._replace(since=await self.lately.moment(store))
 
 
 def chosen(
@@ -62,26 +68,27 @@ def chosen(
         BadInput: neither an id nor a filter is given.
     """
     ids = None if not job_ids else tuple(arguments.job_id(text) for text in job_ids)
-    moment = arguments.since("--since", since) if since else None
-    wanted = LetterFilter(ids, job_type, moment, reason_like)
-    if wanted.is_empty:
+    lately = arguments.since("--since", since) if since else Since()
+    wanted = LetterFilter(ids, job_type, None, reason_like)
+    if wanted.is_empty and lately == Since():
         raise BadInput(
             "say which jobs: ids, --type, --since or --reason-like; --reason-like % means all of them"
         )
-    if wanted == LetterFilter(ids) and not dry_run:
+    if wanted == LetterFilter(ids) and lately == Since() and not dry_run:
         return None
-    return Some(tenant, wanted, dry_run, as_json)
+    return Some(tenant, wanted, lately, dry_run, as_json)
 
 
 def retry_some(some: Some) -> None:
     """Retry the dead letters that fit."""
 
     async def work(runtime: Runtime, store: PgJobsStore) -> int:
+        wanted = await some.filter(store)
         if some.dry_run:
-            _show(await store.find_failed(some.tenant, some.wanted, limit=ALL), some)
+            _show(await store.find_failed(some.tenant, wanted, limit=ALL), some)
             return 0
         retrier = Retrier(store, declared(runtime), by=user())
-        done = await retrier.retry_tenant(some.tenant, limit=ALL, wanted=some.wanted)
+        done = await retrier.retry_tenant(some.tenant, limit=ALL, wanted=wanted)
         await store.record_events([NewEvent("jobs.retry.completed", "INFO", done.counts(), some.tenant)])
         _answer([str(one.child_id) for one in done.retried], some)
         say(
@@ -99,10 +106,11 @@ def resubmit_some(some: Some) -> None:
     """Resubmit what failed or was abandoned and fits."""
 
     async def work(runtime: Runtime, store: PgJobsStore) -> int:
+        wanted = await some.filter(store)
         if some.dry_run:
-            _show(await store.find_ended(some.tenant, ENDED, some.wanted, limit=ALL), some)
+            _show(await store.find_ended(some.tenant, ENDED, wanted, limit=ALL), some)
             return 0
-        done = await resubmit_all(store, declared(runtime), some.tenant, some.wanted, by=user())
+        done = await resubmit_all(store, declared(runtime), some.tenant, wanted, by=user())
         _answer([str(job.job_id) for job in done.new], some)
         for job_id, why in list(done.refused.items())[:20]:
             say(f"error: {job_id}: {why}")

@@ -73,16 +73,13 @@ def list_jobs(
 
     Example: durable-jobs list --state FAILED --state ABANDONED --since 2h
     """
-    wanted = JobFilter(
-        states=arguments.states(state or []),
-        job_type=job_type,
-        queue=queue,
-        since=arguments.since("--since", since) if since else None,
-    )
+    wanted = JobFilter(states=arguments.states(state or []), job_type=job_type, queue=queue)
+    lately = arguments.since("--since", since) if since else arguments.Since()
     after = arguments.read_cursor(cursor)
 
     async def read(_: Runtime, store: PgJobsStore) -> Page:
-        return await store.list_jobs(wanted, after=after, limit=limit)
+        since = await lately.moment(store)
+        return await store.list_jobs(wanted._replace(since=since), after=after, limit=limit)
 
     page = with_store(tenant, read)
     following = arguments.write_cursor(page.next)

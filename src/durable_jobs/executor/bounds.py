@@ -22,7 +22,14 @@ class QueueBounds:
         self.held = dict.fromkeys(self.queues, 0)
         self.in_flight = dict.fromkeys(self.queues, 0)
         self._renewing = False
+        self._let_go: set[str] = set()
+        self.ended = 0
+        """How many jobs have given their place back."""
         self.freed = asyncio.Event()
+
+    def let_go(self, queues: Iterable[str]) -> None:
+        """Ask for no more than what is in flight of these queues: others serve them."""
+        self._let_go.update(queues)
 
     def free(self, queue: str) -> int:
         """Return how many more jobs may be claimed now; none while the lease is being renewed."""
@@ -43,13 +50,14 @@ class QueueBounds:
         """
         if queue in self.in_flight:
             self.in_flight[queue] -= 1
+        self.ended += 1
         self.freed.set()
 
     def begin_renewal(self, *, draining: bool) -> list[QueueUse]:
         """Stop claims and say what must stay held."""
         self._renewing = True
         return [
-            QueueUse(name, 0 if draining else queue.concurrency, self.in_flight[name])
+            QueueUse(name, 0 if draining or name in self._let_go else queue.concurrency, self.in_flight[name])
             for name, queue in self.queues.items()
         ]
 

@@ -1,7 +1,7 @@
 """Who is on duty: the part of each queue's bound that this shift holds, and when it is relieved.
 
 The newest `crew` beating shifts claim. An older one stops as soon as it sees them, so there is no
-moment without a claiming shift, and a shift stays when no successor beats.
+moment without a claiming shift, and a shift stays when no successor beats, or none that executes its types.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import structlog
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.executor.bounds import QueueBounds
 from durable_jobs.executor.overseeing import Overseer
+from durable_jobs.executor.served import Served
 from durable_jobs.settings import Settings
 from durable_jobs.stores.protocols import Executor, ExecutorStore
 
@@ -33,6 +34,7 @@ class Duty:
         store: ExecutorStore,
         executor: Executor,
         bounds: QueueBounds,
+        served: Served,
         settings: Settings,
         overseer: Overseer,
         leave: Callable[[str], None],
@@ -45,6 +47,7 @@ class Duty:
         self._store = store
         self._executor = executor
         self._bounds = bounds
+        self._served = served
         self._crew = settings.crew
         self._heartbeat_s = settings.heartbeat_interval.total_seconds()
         self._tick_s = min(TICK.total_seconds(), self._heartbeat_s / 2)
@@ -105,13 +108,14 @@ class Duty:
 
     async def _look_around(self) -> None:
         """See whether this shift is relieved, or was given up while it could not beat."""
-        newer = 0
+        newer: list[Executor] = []
         for view in await self._store.executors():
             if view.executor.executor_id == self._executor.executor_id:
                 break
-            newer += view.executor.in_crew and not view.draining and view.silence < self._silent_after
+            if view.executor.in_crew and not view.draining and view.silence < self._silent_after:
+                newer.append(view.executor)
         else:
             self._given_up()
             return
-        if self._executor.in_crew and not self._draining and newer >= self._crew:
+        if self._executor.in_crew and not self._draining and await self._served.hand_over(newer, self._crew):
             self._leave("relieved")

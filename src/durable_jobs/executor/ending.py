@@ -71,9 +71,7 @@ class Ending:
                 settle(execution.job)
 
     async def _release(self, executions: list[Execution]) -> bool:
-        given: list[tuple[Fenced, bool]] = [
-            (e.job, e.declared is not None and e.declared.on_orphan == "replay") for e in executions
-        ]
+        given: list[tuple[Fenced, bool]] = [(e.job, e.declared.on_orphan == "replay") for e in executions]
         if not given:
             return True
         try:

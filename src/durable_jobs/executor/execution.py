@@ -22,7 +22,6 @@ from durable_jobs.executor.visibility import Show, shown
 from durable_jobs.job_types import JobType
 from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.logs import work_on
-from durable_jobs.registry import Registry
 from durable_jobs.states import JobState
 from durable_jobs.tenants import job_tenant_scope
 from durable_jobs.texts import clean, reason_of, result_text
@@ -61,10 +60,10 @@ class Execution:
         "task_run_id",
     )
 
-    def __init__(self, job: ClaimedJob, registry: Registry, effects: EffectsStore) -> None:
-        """Take a job that this executor has claimed."""
+    def __init__(self, job: ClaimedJob, declared: JobType, effects: EffectsStore) -> None:
+        """Take a job that this executor has claimed, and its type."""
         self.job = job
-        self.declared = registry.job_types.get(job.job_type)
+        self.declared = declared
         self.started = time.monotonic()
         self.stopped: Stop | None = None
         self.stop_asked_at: float | None = None
@@ -77,7 +76,7 @@ class Execution:
     @property
     def follows(self) -> bool:
         """Whether it only follows work that is done elsewhere."""
-        return self.declared is not None and self.declared.follows
+        return self.declared.follows
 
     @property
     def overdue(self) -> bool:
@@ -93,14 +92,12 @@ class Execution:
             # Not begun: `run` looks first. Cancelled now, the task would end without entering it.
             return
         self._context.stop(why.value)
-        if self.task is not None and self.declared is not None and self.declared.is_async:
+        if self.task is not None and self.declared.is_async:
             self.task.cancel()
 
     async def run(self, report: Report, *, show: Show | None, max_result_bytes: int) -> Outcome | None:
         """Execute the processor; never raises, whatever it does."""
         job, declared = self.job, self.declared
-        if declared is None:
-            return Outcome(job, JobState.FAILED, None, _undeclared(job), False)
         try:
             request = payloads.load(declared, job.payload, job.payload_version)
         except DurableJobsError as error:
@@ -158,10 +155,3 @@ class Execution:
             return await declared.processor(request, context)
         # The loop can leave a thread that does not end; the shift then recycles its process.
         return await run_in_thread(declared.processor, request, context)
-
-
-def _undeclared(job: ClaimedJob) -> str:
-    return (
-        f"UnknownJobType: no job type {job.job_type!r} is declared in this program;"
-        " name its module in DURABLE_JOBS_MODULES, then resubmit the job"
-    )

@@ -26,6 +26,7 @@ from durable_jobs.executor.execution import Execution, Stop
 from durable_jobs.executor.heartbeat import Heartbeat
 from durable_jobs.executor.outcomes import OutcomeWriter
 from durable_jobs.executor.overseeing import Overseer
+from durable_jobs.executor.served import Served
 from durable_jobs.executor.summary import ShiftSummary
 from durable_jobs.executor.visibility import RateCap, Show
 from durable_jobs.jobs import ClaimedJob, Outcome
@@ -80,10 +81,15 @@ class Shift:
             flow_run_id,
             # One that serves some queues only must not relieve those that serve all.
             queues is None and not until_empty and only is None,
+            tuple(t.name for t in registry.job_types.values() if t.queue in {q.name for q in served}),
         )
         self.summary = ShiftSummary(self.executor.executor_id)
         self._bounds = QueueBounds(served)
+        self._served = Served(
+            store, self.executor, self._bounds, {t.name: t.queue for t in registry.job_types.values()}
+        )
         self._running: dict[UUID, Execution] = {}
+        self._undeclared: list[ClaimedJob] = []
         self._leaving = asyncio.Event()
         self._why: Stop | None = None
         self._writer = OutcomeWriter(store, self._written)
@@ -101,7 +107,14 @@ class Shift:
             answers_within=settings.database_timeout,
         )
         self._duty = Duty(
-            store, self.executor, self._bounds, settings, self._overseer, self.leave, self._given_up
+            store,
+            self.executor,
+            self._bounds,
+            self._served,
+            settings,
+            self._overseer,
+            self.leave,
+            self._given_up,
         )
 
     def leave(self, because: str, why: Stop | None = None) -> None:
@@ -167,6 +180,7 @@ class Shift:
             if await self._claimer.fill():
                 # Let the jobs that were just started take their first step.
                 await asyncio.sleep(0)
+                await self._give_back_undeclared()
                 continue
             if self._until_empty and not self._running and await self._nothing_is_due():
                 self.leave("nothing is due")
@@ -194,6 +208,7 @@ class Shift:
         job = await self._store.claim_job(self.executor.executor_id, tenant, job_id)
         if job is not None:
             self._start(job)
+            await self._give_back_undeclared()
         self.leave("the job is done" if job is not None else "the job was not waiting")
 
     async def _end(self, helpers: Iterable[asyncio.Task[None]]) -> None:
@@ -227,8 +242,24 @@ class Shift:
         except StoreUnavailable as error:
             logger.warning("this shift is left to the reconciler", error=str(error))
 
+    async def _give_back_undeclared(self) -> None:
+        jobs, self._undeclared = self._undeclared, []
+        if not jobs:
+            return
+        self.summary.undeclared.update(job.job_type for job in jobs)
+        try:
+            await self._served.give_back(jobs)
+        except StoreUnavailable as error:
+            logger.warning("jobs of undeclared types are left to the audit", error=str(error))
+        for job in jobs:
+            self._bounds.give_back(job.queue)
+
     def _start(self, job: ClaimedJob) -> None:
-        execution = Execution(job, self._registry, self._store)
+        declared = self._registry.job_types.get(job.job_type)
+        if declared is None:
+            self._undeclared.append(job)
+            return
+        execution = Execution(job, declared, self._store)
         self._running[job.claim_token] = execution
         self.summary.claimed += 1
         execution.task = asyncio.create_task(self._execute(execution))
@@ -250,7 +281,7 @@ class Shift:
             self._settle(execution.job)
 
     def _visible(self, execution: Execution) -> Show | None:
-        if self._show is None or execution.declared is None or execution.declared.visibility == "history":
+        if self._show is None or execution.declared.visibility == "history":
             return None
         if not self._cap.allows():
             self.summary.not_shown += 1

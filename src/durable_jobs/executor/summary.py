@@ -26,6 +26,8 @@ class ShiftSummary:
     shown: int = 0
     not_shown: int = 0
     released: int = 0
+    undeclared: Counter[str] = field(default_factory=Counter)
+    """Jobs given back because their type is not declared in this program, by type."""
     outcomes: Counter[tuple[str, JobState]] = field(default_factory=Counter)
     failures: list[tuple[UUID, str, str]] = field(default_factory=list)
     """The last failures: job id, type, reason."""

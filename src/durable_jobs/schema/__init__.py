@@ -1,7 +1,8 @@
 """The schema of the database: migrations, functions and roles, applied in one transaction.
 
-Tables change by Alembic migrations. Functions are the current files under sql/functions, applied
-whenever their digest differs. Roles are named per database and made when they are missing.
+Tables change by Alembic migrations. Functions are the current files under sql/functions; when their digest
+differs, those of the version before go and the current ones come, so that no overload or result of an older
+signature is left. Roles are named per database and made when they are missing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from durable_jobs.urls import first_line, sqlalchemy_url
 
 VERSION_TABLE = "durable_jobs_version"
 _LOCK = 0x6475_7261_626C_65
+_OURS = "durable-jobs"
+"""Marks a function as ours, also when a later version no longer has it."""
 
 
 def head() -> str:
@@ -88,15 +91,22 @@ def _apply_functions(connection: Connection) -> None:
     )
     if current == digest:
         return
+    _drop_functions(connection)
     connection.execute(text("SET LOCAL check_function_bodies = off"))
-    for statement in functions().values():
+    for name, statement in functions().items():
         run_verbatim(connection, statement)
+        run(connection, "COMMENT ON FUNCTION {} IS {literal}", name, literal=_OURS)
     run(connection, "COMMENT ON TABLE {} IS {literal}", VERSION_TABLE, literal=digest)
 
 
 def _drop_functions(connection: Connection) -> None:
-    for name in functions():
-        run(connection, "DROP FUNCTION IF EXISTS {} CASCADE", name)
+    """Drop what an earlier version made: by our mark, and by name where it set none yet."""
+    ours = text(
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+        " AND (obj_description(oid, 'pg_proc') = :ours OR proname = ANY (:names))"
+    )
+    for signature in connection.scalars(ours, {"ours": _OURS, "names": list(functions())}).all():
+        run_verbatim(connection, f"DROP FUNCTION {signature}")
     if connection.scalar(text("SELECT to_regclass(:name)"), {"name": VERSION_TABLE}):
         run(connection, "COMMENT ON TABLE {} IS NULL", VERSION_TABLE)
 

@@ -98,6 +98,12 @@ class Executor(NamedTuple):
     queues: tuple[str, ...]
     flow_run_id: UUID | None = None
     in_crew: bool = True
+    job_types: tuple[str, ...] | None = None
+    """What it executes; None for one that does not say, which counts as everything."""
+
+    def executes(self, job_type: str) -> bool:
+        """Tell whether jobs of a type are in good hands here."""
+        return self.job_types is None or job_type in self.job_types
 
 
 class ExecutorView(NamedTuple):
@@ -205,6 +211,11 @@ class Paused(NamedTuple):
     by: str | None
 
 
+def nothing_to_stop(job_id: UUID) -> str:
+    """Return the text of the refusal to ask a waiting job to stop."""
+    return f"job {job_id} is PENDING: nothing runs that could be asked to stop; cancel the job, which ends it at once"
+
+
 @runtime_checkable
 class JobsStore(Protocol):
     """What callers of one tenant can do."""
@@ -238,10 +249,11 @@ class JobsStore(Protocol):
         ...
 
     async def update(self, job_id: UUID, *, progress: Any = None, request_cancel: bool = False) -> Job:
-        """Note progress or a cancel request on a live job; never its state. Others stay as they are.
+        """Note progress on a live job, or ask a running one to stop; never its state. Others stay as they are.
 
         Raises:
             JobNotFound: there is none in this tenant.
+            NotAllowed: a waiting job is asked to stop; `cancel` ends it.
         """
         ...
 
@@ -262,6 +274,10 @@ class JobsStore(Protocol):
 class JobsOperator(Protocol):
     """What flows and people on duty can do."""
 
+    async def now(self) -> datetime:
+        """Return the store's time, by which everything is judged."""
+        ...
+
     async def enter_executor(self, executor: Executor) -> None:
         """Make an executor known; its jobs are orphans when it is silent."""
         ...
@@ -280,6 +296,12 @@ class JobsOperator(Protocol):
 
     async def set_draining(self, executor_id: UUID) -> None:
         """Say that this executor claims no more."""
+        ...
+
+    async def serve_less(
+        self, executor_id: UUID, *, queues: Sequence[str], job_types: Sequence[str], left_out: Sequence[str]
+    ) -> None:
+        """Say what an executor still serves, and which types it claims no more; others share what it lets go."""
         ...
 
     async def executors(self) -> list[ExecutorView]:
@@ -388,7 +410,7 @@ class JobsOperator(Protocol):
         self,
         tenant_id: str,
         silent: Sequence[UUID],
-        decide: Callable[[Job], Decision],
+        decide: Callable[[Job], Decision | None],
         *,
         max_crashes: int,
         skip: Collection[UUID] = (),
@@ -397,7 +419,8 @@ class JobsOperator(Protocol):
     ) -> dict[UUID, JobState]:
         """Settle up to `limit` orphans of one tenant in one transaction; return what became of each.
 
-        `decide` is called once for each orphan; those in `skip` are left alone.
+        `decide` is called once for each orphan; those in `skip`, and those it decides nothing about, are
+        left alone.
         """
         ...
 

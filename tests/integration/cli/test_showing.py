@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta, tzinfo
 from uuid import uuid4
 
 import psycopg
 import pytest
 
+from durable_jobs import written_times
 from durable_jobs.jobs import Job
 from tests.support.command import Command
 
@@ -52,6 +54,23 @@ def test_an_unknown_id_and_another_tenants_are_no_with_code_1(command: Command) 
         result = command("get", unknown, "--json")
         assert (result.code, result.out) == (1, "")
         assert f"no job {unknown} in tenant 'default'" in result.err
+
+
+class WrongClock(datetime):
+    """Three hours ahead of the database."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=3)
+
+
+def test_since_is_by_the_databases_clock(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = submit(command, "ECHO", '{"text": "a"}')
+    monkeypatch.setattr(written_times, "datetime", WrongClock)
+    assert listed(command, "--since", "2h") == [waiting]
+    failed = submit(command, "BREAK", '{"text": "a"}')
+    command.execute()
+    assert failed in command("retry", "--since", "2h", "--dry-run").out
 
 
 def test_an_id_that_is_none_is_bad_input(command: Command) -> None:

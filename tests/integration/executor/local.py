@@ -12,6 +12,7 @@ from uuid import UUID
 from durable_jobs.executor.execution import Stop
 from durable_jobs.executor.shift import Shift
 from durable_jobs.executor.summary import ShiftSummary
+from durable_jobs.registry import Registry
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.postgres.database import Database
 from tests.integration.executor.shifts import HEARTBEAT, STALE, Duty
@@ -78,6 +79,7 @@ async def local_shift(
     store: PgJobsStore,
     *,
     settings: dict[str, Any] | None = None,
+    registry: Registry | None = None,
     **options: Any,
 ) -> AsyncIterator[LocalShift]:
     """Work one shift during the block; what it still runs then is dropped."""
@@ -89,7 +91,7 @@ async def local_shift(
         "database_timeout": TIMEOUT,
     } | (settings or {})
     async with store:
-        shift = Shift(store, duty.registry, duty.settings.model_copy(update=changed), **options)
+        shift = Shift(store, registry or duty.registry, duty.settings.model_copy(update=changed), **options)
         task = asyncio.create_task(shift.run())
         await eventually(lambda: task.done() or duty.view(shift.executor.executor_id))
         try:

@@ -86,6 +86,27 @@ async def test_a_database_that_was_never_migrated_is_refused(new_database: Calla
     await store.close()
 
 
+def test_an_upgraded_database_has_the_functions_of_a_fresh_one(new_database: Callable[[], Urls]) -> None:
+    urls = new_database()
+    fresh = objects(urls.admin)
+    older = (
+        # The same name with other arguments, the same arguments with another result, a name that is gone.
+        "CREATE FUNCTION fail_overdue(p_margin interval) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "DROP FUNCTION held_jobs(uuid)",
+        "CREATE FUNCTION held_jobs(p_executor uuid) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "CREATE FUNCTION long_gone() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "COMMENT ON FUNCTION long_gone() IS 'durable-jobs'",
+        "CREATE FUNCTION somebody_elses() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "COMMENT ON TABLE durable_jobs_version IS 'another'",
+    )
+    with psycopg.connect(urls.admin, autocommit=True) as connection:
+        for statement in older:
+            connection.execute(statement)
+    migrate(urls.admin)
+    assert set(objects(urls.admin)) - set(fresh) == {("function", "somebody_elses()")}
+    assert set(fresh) <= set(objects(urls.admin))
+
+
 async def test_functions_of_another_version_are_refused(new_database: Callable[[], Urls]) -> None:
     urls = new_database()
     with psycopg.connect(urls.admin, autocommit=True) as connection:

@@ -29,14 +29,15 @@ async def list_jobs(
     access: AppAccess,
 ) -> Response:
     """List jobs, newest first, without payloads and results."""
+    store = await access.store()
     wanted = JobFilter(
         states=tuple(question.state),
         job_type=question.type,
         queue=question.queue,
-        since=question.since,
+        since=await question.since.moment(store) if question.since else None,
         submitted_by=caller.subject if only_own(access, caller) else None,
     )
-    return await _page((await access.store()).list_jobs, wanted, question, caller, access)
+    return await _page(store.list_jobs, wanted, question, caller, access)
 
 
 @router.get("/jobs/failed", response_model=JobList)
@@ -46,14 +47,15 @@ async def list_failed(
     access: AppAccess,
 ) -> Response:
     """List failed jobs, those that failed last first; with `retryable=true`, those that can be retried now."""
+    store = await access.store()
     wanted = JobFilter(
         states=(JobState.FAILED,),
         job_type=question.job_type,
-        since=question.since,
+        since=await question.since.moment(store) if question.since else None,
         retryable=question.retryable,
         submitted_by=caller.subject if only_own(access, caller) else None,
     )
-    return await _page((await access.store()).list_failed, wanted, question, caller, access)
+    return await _page(store.list_failed, wanted, question, caller, access)
 
 
 async def _page(

@@ -3,7 +3,8 @@
 -- run_at on, which steps over the dead index entries that a held snapshot keeps.
 -- A suspect, whose executor has crashed before, is left to run alone (claim_job).
 -- It waits for nothing: rows and counters that are locked are left to others.
--- An executor that is not known gets nothing: it was given up while it was frozen.
+-- An executor that is not known gets nothing: it was given up while it was frozen. What it leaves out
+-- (types that it does not declare, or that its successor executes) waits for others.
 CREATE OR REPLACE FUNCTION claim_jobs(
     p_executor uuid, p_queue text, p_limit integer, p_after text, p_fronts jsonb, p_now timestamptz
 ) RETURNS SETOF job_history
@@ -30,11 +31,11 @@ DECLARE
     v_ids uuid[] := '{}';
     v_freed smallint[] := '{}';
 BEGIN
-    IF p_limit < 1 OR EXISTS (SELECT FROM paused WHERE kind = 'queue' AND name = p_queue)
-       OR NOT EXISTS (SELECT FROM job_executors WHERE executor_id = p_executor) THEN
+    SELECT e.left_out INTO v_paused FROM job_executors e WHERE e.executor_id = p_executor;
+    IF NOT FOUND OR p_limit < 1 OR EXISTS (SELECT FROM paused WHERE kind = 'queue' AND name = p_queue) THEN
         RETURN;
     END IF;
-    v_paused := array(SELECT name FROM paused WHERE kind = 'type');
+    v_paused := v_paused || array(SELECT name FROM paused WHERE kind = 'type');
     LOOP
         IF p_fronts IS NULL THEN
             v_tenants := array(SELECT list_tenants('pending', p_queue, coalesce(v_last, p_after), v_chunk));

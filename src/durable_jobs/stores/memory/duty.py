@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from durable_jobs.states import JobState
@@ -47,6 +47,10 @@ class MemoryDuty:
         """Begin with nothing."""
         self.memory = Memory()
 
+    async def now(self) -> datetime:
+        """Return the time of this process."""
+        return time_of(None)
+
     async def enter_executor(self, executor: Executor) -> None:
         """Make an executor known."""
         now = time_of(None)
@@ -86,6 +90,14 @@ class MemoryDuty:
         """Say that this executor claims no more."""
         if (known := self.memory.executors.get(executor_id)) is not None:
             known.draining, known.idle = True, False
+
+    async def serve_less(
+        self, executor_id: UUID, *, queues: Sequence[str], job_types: Sequence[str], left_out: Sequence[str]
+    ) -> None:
+        """Say what an executor still serves, and which types it claims no more."""
+        if (known := self.memory.executors.get(executor_id)) is not None:
+            known.executor = known.executor._replace(queues=tuple(queues), job_types=tuple(job_types))
+            known.left_out = frozenset(left_out)
 
     async def executors(self) -> list[ExecutorView]:
         """Return all executors, newest first."""

@@ -32,7 +32,8 @@ class MemoryExecution(MemoryDuty):
         if ("queue", queue) in self.memory.paused or executor_id not in self.memory.executors:
             return Claim([], [])
         at = time_of(now)
-        waiting = self._waiting(queue)
+        left_out = self.memory.executors[executor_id].left_out
+        waiting = [row for row in self._waiting(queue) if row.job_type not in left_out]
         if fronts is None:
             order = _by_turns({row.tenant_id for row in waiting}, after_tenant)
         else:

@@ -135,7 +135,7 @@ class MemoryOperator(MemoryExecution):
         self,
         tenant_id: str,
         silent: Sequence[UUID],
-        decide: Callable[[Job], Decision],
+        decide: Callable[[Job], Decision | None],
         *,
         max_crashes: int,
         skip: Collection[UUID] = (),
@@ -151,10 +151,11 @@ class MemoryOperator(MemoryExecution):
             and row.job_id not in skip
             and (row.executor_id in silent or row.executor_id not in self.memory.executors)
         ][:limit]
-        decisions = [decide(row.job()) for row in orphans]
-        for row, decision in zip(orphans, decisions, strict=True):
+        decisions = [(row, decide(row.job())) for row in orphans]
+        decided = [(row, decision) for row, decision in decisions if decision is not None]
+        for row, decision in decided:
             self._settle(row, decision, max_crashes, at)
-        return {row.job_id: row.state for row in orphans}
+        return {row.job_id: row.state for row, _ in decided}
 
     def _settle(self, row: Row, decision: Decision, max_crashes: int, at: datetime) -> None:
         row.crash_count += decision.charged

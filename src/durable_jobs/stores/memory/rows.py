@@ -140,6 +140,7 @@ class OnDuty:
     last_seen_at: datetime
     idle: bool = False
     draining: bool = False
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
-from durable_jobs.errors import IdempotencyConflict
+from durable_jobs.errors import IdempotencyConflict, NotAllowed
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.states import LIVE, JobState
 from durable_jobs.stores.memory.effects import MemoryEffects
@@ -17,7 +17,7 @@ from durable_jobs.stores.memory.flow_runs import MemoryFlowRuns
 from durable_jobs.stores.memory.outbox import MemoryOutbox
 from durable_jobs.stores.memory.retention import MemoryRetention
 from durable_jobs.stores.memory.rows import Row, time_of
-from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered
+from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered, nothing_to_stop
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
@@ -56,6 +56,8 @@ class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryReten
     async def update(self, job_id: UUID, *, progress: Any = None, request_cancel: bool = False) -> Job:
         """Note progress or a cancel request; see `JobsStore.update`."""
         row, at = self.memory.mine(job_id), time_of(None)
+        if request_cancel and row.state is JobState.PENDING:
+            raise NotAllowed(nothing_to_stop(job_id))
         if row.state in LIVE:
             row.progress = row.progress if progress is None else json.loads(storable_json(progress))
             if request_cancel and row.cancel_requested_at is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.protocols import Executor, ExecutorView, Paused, QueueUse
 
 _EXECUTORS = """
-SELECT e.executor_id, e.host, e.pid, e.queues, e.flow_run_id, e.in_crew, e.started_at, e.last_seen_at,
+SELECT e.executor_id, e.host, e.pid, e.queues, e.flow_run_id, e.in_crew, e.job_types, e.started_at, e.last_seen_at,
        now() - e.last_seen_at AS silence, e.idle, e.draining,
        coalesce(jsonb_object_agg(l.queue, l.held) FILTER (WHERE l.held > 0), '{}') AS held
 FROM job_executors e LEFT JOIN queue_leases l USING (executor_id)
@@ -30,13 +30,22 @@ class PgDuty:
         """Use a database that the caller opens."""
         self._db = database
 
+    async def now(self) -> datetime:
+        """Return the database's time."""
+        rows: list[tuple[datetime]] = await self._db.fetch("SELECT now()", {})
+        return rows[0][0]
+
     async def enter_executor(self, executor: Executor) -> None:
         """Make an executor known."""
         await self._db.fetch(
-            "INSERT INTO job_executors (executor_id, host, pid, queues, flow_run_id, in_crew)"
-            " VALUES (%(executor_id)s, %(host)s, %(pid)s, %(queues)s, %(flow_run_id)s, %(in_crew)s)"
+            "INSERT INTO job_executors (executor_id, host, pid, queues, flow_run_id, in_crew, job_types)"
+            " VALUES (%(executor_id)s, %(host)s, %(pid)s, %(queues)s, %(flow_run_id)s, %(in_crew)s, %(job_types)s)"
             " ON CONFLICT (executor_id) DO UPDATE SET last_seen_at = now()",
-            executor._asdict() | {"queues": list(executor.queues)},
+            executor._asdict()
+            | {
+                "queues": list(executor.queues),
+                "job_types": None if executor.job_types is None else list(executor.job_types),
+            },
         )
 
     async def beat(self, executor_id: UUID) -> bool:
@@ -61,6 +70,21 @@ class PgDuty:
             {"id": executor_id},
         )
 
+    async def serve_less(
+        self, executor_id: UUID, *, queues: Sequence[str], job_types: Sequence[str], left_out: Sequence[str]
+    ) -> None:
+        """Say what an executor still serves, and which types it claims no more."""
+        await self._db.fetch(
+            "UPDATE job_executors SET queues = %(queues)s::text[], job_types = %(types)s::text[],"
+            " left_out = %(left_out)s::text[] WHERE executor_id = %(id)s",
+            {
+                "id": executor_id,
+                "queues": list(queues),
+                "types": list(job_types),
+                "left_out": list(left_out),
+            },
+        )
+
     async def executors(self) -> list[ExecutorView]:
         """Return all executors, newest first."""
         rows: list[dict[str, Any]] = await self._db.fetch(_EXECUTORS, {}, row_factory=dict_row)
@@ -73,6 +97,7 @@ class PgDuty:
                     tuple(row["queues"]),
                     row["flow_run_id"],
                     row["in_crew"],
+                    None if row["job_types"] is None else tuple(row["job_types"]),
                 ),
                 row["started_at"],
                 row["last_seen_at"],

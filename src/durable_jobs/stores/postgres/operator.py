@@ -213,7 +213,7 @@ class PgOperator(PgDuty):
         self,
         tenant_id: str,
         silent: Sequence[UUID],
-        decide: Callable[[Job], Decision],
+        decide: Callable[[Job], Decision | None],
         *,
         max_crashes: int,
         skip: Collection[UUID] = (),
@@ -229,7 +229,8 @@ class PgOperator(PgDuty):
                     [tenant_id, list(silent), list(skip), limit],
                 )
                 rows = await cursor.fetchall()
-                decisions = [_decision(row, decide(Job.model_validate(row))) for row in rows]
+                decided = [(row, decide(Job.model_validate(row))) for row in rows]
+                decisions = [_decision(row, decision) for row, decision in decided if decision is not None]
                 await cursor.execute(
                     "SELECT job_id, state FROM orphan_jobs(%s, %s::jsonb, %s, %s)",
                     [tenant_id, json.dumps(decisions), max_crashes, now],

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from durable_jobs.errors import JobNotFound
+from durable_jobs.errors import JobNotFound, NotAllowed
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.settings import Settings
 from durable_jobs.sql import load
@@ -33,7 +33,7 @@ from durable_jobs.stores.postgres.statements import (
     register_params,
 )
 from durable_jobs.stores.postgres.wakeups import listen
-from durable_jobs.stores.protocols import Cursor, JobFilter, Page, QueueCount, Registered
+from durable_jobs.stores.protocols import Cursor, JobFilter, Page, QueueCount, Registered, nothing_to_stop
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
 
@@ -129,12 +129,15 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
 
     async def update(self, job_id: UUID, *, progress: Any = None, request_cancel: bool = False) -> Job:
         """Note progress or a cancel request; see `JobsStore.update`."""
-        return await self._one(
+        job = await self._one(
             "SELECT * FROM update_job(%(tenant)s, %(job_id)s, %(progress)s::jsonb, %(cancel)s, NULL)",
             job_id,
             progress=None if progress is None else storable_json(progress),
             cancel=request_cancel,
         )
+        if request_cancel and job.state is JobState.PENDING:
+            raise NotAllowed(nothing_to_stop(job_id))
+        return job
 
     async def list_jobs(self, wanted: JobFilter, *, after: Cursor | None = None, limit: int = 50) -> Page:
         """Return a page, newest first; see `JobsStore.list_jobs`."""
