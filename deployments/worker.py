@@ -13,6 +13,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from durable_jobs.deployments.first_pass import ask_for_pass
 from durable_jobs.deployments.interrupts import Interrupts
 from durable_jobs.deployments.manifest import read_manifest
 from durable_jobs.deployments.marked import FLOW_RUN_PROGRAMS, running, stop
@@ -55,6 +56,7 @@ def worker(
         interrupts.may_raise = False
         # In a session of its own: Ctrl-C in a terminal reaches only us, who know the order.
         process = psutil.Popen(command, start_new_session=True)
+        ask_for_pass()
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if interrupts.wait(LOOK_EVERY):
                 _stop(process, grace, interrupts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
 from typing import NamedTuple
@@ -24,6 +25,9 @@ from durable_jobs.tasks.texts import cell
 logger = structlog.get_logger(__name__)
 
 SHIFT = "execute-jobs/shift"
+LATE_BEATS = 1.5
+"""Heartbeats after which a shift that lives would have beaten again."""
+STOP_WITHIN, REPAIR_WITHIN = timedelta(seconds=20), timedelta(minutes=2)
 DEAD = "The process of this run died; its jobs were settled by jobs-reconcile."
 
 
@@ -43,11 +47,13 @@ class Repairs(NamedTuple):
 
 async def stop_runs(runtime: OpenRuntime) -> int:
     """Have runs of isolated jobs killed that were asked to stop and do not; return how many."""
+    overdue = await runtime.store.unstoppable_runs(margin=runtime.settings.heartbeat_interval)
     try:
-        overdue = await runtime.store.unstoppable_runs(margin=runtime.settings.heartbeat_interval)
-        return sum([await kill_run(run) for run in overdue])
-    except httpx.HTTPError as error:
-        logger.warning("runs that do not stop are left to the next pass", error=str(error))
+        # Orphans wait for this: a Prefect that answers slowly must not keep them waiting for minutes.
+        async with asyncio.timeout(STOP_WITHIN.total_seconds()):
+            return sum([await kill_run(run) for run in overdue])
+    except (httpx.HTTPError, TimeoutError) as error:
+        logger.warning("runs that do not stop are left to the next pass", error=repr(error))
         return 0
 
 
@@ -59,24 +65,48 @@ async def settle_orphans(runtime: OpenRuntime) -> ReconcileReport:
 async def repair_runs(runtime: OpenRuntime, report: ReconcileReport) -> Repairs:
     """Bring Prefect's records and runs in line with the store; when Prefect is away the next pass does."""
     try:
-        closed = [await close_run(e.flow_run_id, DEAD) for e in report.removed if e.flow_run_id is not None]
-        started = await _replace_shift(runtime)
-        dispatched = await dispatch_if_prefect_answers(runtime)
-        cleared = await clear_up_runs(runtime)
-    except (httpx.HTTPError, ObjectNotFound) as error:
-        logger.warning("flow runs not repaired", error=str(error))
+        async with asyncio.timeout(REPAIR_WITHIN.total_seconds()):
+            return await _repair(runtime, report)
+    except (httpx.HTTPError, ObjectNotFound, TimeoutError) as error:
+        logger.warning("flow runs not repaired", error=repr(error))
         return Repairs()
+
+
+async def _repair(runtime: OpenRuntime, report: ReconcileReport) -> Repairs:
+    closed = [await close_run(e.flow_run_id, DEAD) for e in report.removed if e.flow_run_id is not None]
+    started = await _replace_shift(runtime)
+    dispatched = await dispatch_if_prefect_answers(runtime)
+    cleared = await clear_up_runs(runtime)
     return Repairs(sum(closed), dispatched, started, cleared.lost, cleared.missed)
 
 
 async def _replace_shift(runtime: OpenRuntime) -> bool:
     """Start a shift when none of the crew has beaten for three heartbeats and none is on its way."""
-    silent_after = BEATS * runtime.settings.heartbeat_interval
-    beating = [v for v in await runtime.store.executors() if on_duty(v, silent_after)]
-    if len(beating) >= runtime.settings.crew or await is_starting(SHIFT):
+    if await _is_manned(runtime) or await is_starting(SHIFT):
         return False
     await start_run(SHIFT, {}, idempotency_key=f"missing-{int(time.time() // 60)}")
     return True
+
+
+async def _is_manned(runtime: OpenRuntime) -> bool:
+    """Tell whether the crew is complete; one that has just missed a beat is waited for, a pass comes seldom."""
+    beat = runtime.settings.heartbeat_interval
+    if await _beating(runtime, LATE_BEATS * beat) >= runtime.settings.crew:
+        return True
+    if await _beating(runtime, BEATS * beat) < runtime.settings.crew:
+        return False
+    await asyncio.sleep(((BEATS - LATE_BEATS) * beat).total_seconds())
+    return await _beating(runtime, BEATS * beat) >= runtime.settings.crew
+
+
+async def _beating(runtime: OpenRuntime, silent_after: timedelta) -> int:
+    """Count the shifts on duty that execute every type which this program declares for shared queues."""
+    registry = runtime.registry
+    wanted = [t.name for t in registry.job_types.values() if registry.queue(t.queue).isolation == "shared"]
+    return sum(
+        on_duty(view, silent_after) and all(view.executor.executes(name) for name in wanted)
+        for view in await runtime.store.executors()
+    )
 
 
 def on_duty(view: ExecutorView, silent_after: timedelta) -> bool:

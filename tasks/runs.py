@@ -26,7 +26,9 @@ STARTING = timedelta(minutes=1)
 PAGE = 200
 
 
-async def start_run(deployment: str, parameters: Mapping[str, Any], idempotency_key: str) -> FlowRun:
+async def start_run(
+    deployment: str, parameters: Mapping[str, Any], idempotency_key: str | None = None
+) -> FlowRun:
     """Start a run of a deployment, or return the one that this key has already started.
 
     Raises:

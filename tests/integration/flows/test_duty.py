@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from durable_jobs.tasks.reconciling import SHIFT, repair_runs
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
 from tests.integration.flows.prefect_records import Records
+from tests.support.eventually import eventually
 from tests.support.jobs import enter, new_job
 
 NOBODY = "http://127.0.0.1:9/api"
@@ -36,6 +38,11 @@ async def one_pass() -> UUID:
 
 def passes(owner: psycopg.Connection) -> list[Any]:
     return owner.execute("SELECT payload FROM job_events WHERE event = 'jobs.reconcile.completed'").fetchall()
+
+
+def beating_every(runtime: OpenRuntime, **duration: float) -> OpenRuntime:
+    settings = runtime.settings.model_copy(update={"heartbeat_interval": timedelta(**duration)})
+    return runtime._replace(settings=settings)
 
 
 async def make_silent(owner: psycopg.Connection) -> None:
@@ -79,11 +86,24 @@ async def test_a_missing_shift_is_started_once(deployed: dict[str, UUID], record
 async def test_no_shift_is_started_while_one_beats(
     runtime: OpenRuntime, deployed: dict[str, UUID], records: Records
 ) -> None:
-    executor = await enter(runtime.store, "shown")
-    await runtime.store.beat(executor)
-    report = ReconcileReport()
-    assert not (await repair_runs(runtime, report)).started_shift
+    await enter(runtime.store, "shown")
+    assert not (await repair_runs(beating_every(runtime, minutes=1), ReconcileReport())).started_shift
     assert await records.runs_of(deployed[SHIFT]) == []
+
+
+async def test_one_that_died_a_moment_ago_is_replaced_in_this_pass(
+    runtime: OpenRuntime, deployed: dict[str, UUID]
+) -> None:
+    await enter(runtime.store, "shown")
+    await eventually(lambda: runtime.store.silent_executors(stale_after=timedelta(seconds=2)))
+    assert (await repair_runs(beating_every(runtime, seconds=1), ReconcileReport())).started_shift
+
+
+async def test_one_that_does_not_execute_all_of_our_types_is_not_enough(
+    runtime: OpenRuntime, deployed: dict[str, UUID]
+) -> None:
+    await enter(runtime.store, "shown", job_types=("GREET",))
+    assert (await repair_runs(beating_every(runtime, minutes=1), ReconcileReport())).started_shift
 
 
 async def test_the_flow_run_of_a_dead_executor_is_closed(
