@@ -11,13 +11,13 @@ import pytest
 from durable_jobs import AsyncJobsClient, JobState
 from durable_jobs.api.models import JobStatus
 from durable_jobs.client import ApiUnavailable, RemoteQueueFull, WaitTimeout
+from durable_jobs.embedded.ports import free_port
 from durable_jobs.stores.postgres import PgJobsStore
 from tests.integration.api.conftest import WORK
 from tests.support.api_server import SECRET, ApiServer, served, token
 from tests.support.eventually import eventually
 from tests.support.jobs import enter, failed, succeeded
 from tests.support.probes import PgProbe
-from tests.support.proxy import Proxy
 from tests.support.tcp_proxy import TcpProxy, proxied
 
 PATIENT = timedelta(seconds=90)
@@ -57,11 +57,10 @@ async def test_what_could_be_done_twice_is_not_repeated(lossy: TcpProxy, rows: P
 
 
 async def test_a_connection_that_never_came_about_is_tried_again_for_everything(api: ApiServer) -> None:
-    host, _, port = api.url.removeprefix("http://").partition(":")
-    async with client_of(api.url) as direct, Proxy(host, int(port)) as proxy:
+    async with client_of(api.url) as direct:
         made = await direct.submit("ECHO", {"text": "x"})
-    # Nobody listens there any more: only a connection is refused, so nothing was sent.
-    async with client_of(f"http://127.0.0.1:{proxy.port}", BRIEF) as client:
+    # Nobody listens there: a connection is refused, so nothing was sent.
+    async with client_of(f"http://127.0.0.1:{free_port()}", BRIEF) as client:
         with pytest.raises(ApiUnavailable) as caught:
             await client.cancel(made.job_id)
     assert "not known" not in str(caught.value)

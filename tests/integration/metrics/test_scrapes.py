@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from sqlalchemy import make_url
-
 from durable_jobs.metrics import Metrics
 from durable_jobs.metrics.redis_figures import look_at_redis
 from durable_jobs.redis_health import RedisTarget
@@ -16,7 +14,7 @@ from tests.integration.metrics.test_figures import samples
 from tests.integration.redis.servers import RedisServer
 from tests.support.cluster import Urls
 from tests.support.eventually import eventually
-from tests.support.proxy import Proxy
+from tests.support.tcp_proxy import proxied
 
 REGISTRY = Registry.of([])
 PATIENT = timedelta(seconds=60)
@@ -64,22 +62,17 @@ async def _is(metrics: Metrics, state: str) -> bool:
 
 
 async def test_an_outage_of_the_database_is_told_and_ends_by_itself(new_database: Callable[[], Urls]) -> None:
-    url = make_url(new_database().application)
-    assert url.host is not None
-    assert url.port is not None
-    async with Proxy(url.host, url.port) as proxy:
-        through = url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
-        settings = Settings(database_url=through, database_timeout="2")
+    async with proxied(new_database().application) as database:
+        settings = Settings(database_url=database.url, database_timeout="2")
         async with Metrics.from_settings(settings, REGISTRY) as metrics:
             await eventually(lambda: _up(metrics, 1), PATIENT)
-            proxy.become("refuse")
-            proxy.reset()
+            database.cut()
             await eventually(lambda: _up(metrics, 0), PATIENT)
-            proxy.become("forward")
+            database.restore()
             await eventually(lambda: _up(metrics, 1), timedelta(minutes=2))
-            proxy.become("blackhole")
+            database.go_silent()
             await eventually(lambda: _up(metrics, 0), PATIENT)
-            proxy.become("forward")
+            database.restore()
 
 
 async def _up(metrics: Metrics, value: float) -> bool:
