@@ -155,7 +155,15 @@ async def _keep(
 
 
 def _failed(run: FlowRun, end: EndedRun, one: Watched) -> FailedRun:
-    return FailedRun(end, run.run_count, one.name, one.policy, run.tags, run.job_variables)
+    return FailedRun(
+        end,
+        run.run_count,
+        one.name,
+        one.policy,
+        run.end_time or datetime.now(UTC),
+        run.tags,
+        run.job_variables,
+    )
 
 
 async def _tag(client: PrefectClient, run: FlowRun, job: Kept) -> None:

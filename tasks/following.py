@@ -56,12 +56,16 @@ async def follow(request: RunDeployment, context: JobContext) -> FollowedRun | S
         CalledOff: a person cancelled it.
         FlowRunFailed: it did not end well.
     """
+    job = await _with_store(lambda store: store.get(context.job_id))
+    if job.flow_run_id is not None:
+        # Begun by another shift: one look at many runs finds how it goes, nothing is asked for this one alone.
+        return await _follow_to_its_end(request, context, job.flow_run_id)
     done = await _end_of_earlier(request, context)
     if done is not None:
         return done
     run = await _start(request, context)
     await _with_store(lambda store: store.link_flow_run(context.job_id, run.id))
-    return await _follow_to_its_end(request, context, run)
+    return await _follow_to_its_end(request, context, run.id)
 
 
 async def _end_of_earlier(request: RunDeployment, context: JobContext) -> Skipped | None:
@@ -125,23 +129,23 @@ def _refusal(error: PrefectHTTPStatusError) -> str:
     return f"the parameters{which} do not fit its parameter schema, or the job variables its work pool"
 
 
-async def _follow_to_its_end(request: RunDeployment, context: JobContext, run: FlowRun) -> FollowedRun:
+async def _follow_to_its_end(request: RunDeployment, context: JobContext, run_id: UUID) -> FollowedRun:
     try:
-        ended = run if not is_live(run) else await watcher().end_of(run.id)
+        ended = await watcher().end_of(run_id)
     except asyncio.CancelledError:
         if context.stopped_by in ("cancel", "timeout"):
-            await _call_off(run.id, f"job {context.job_id} was cancelled")
+            await _call_off(run_id, f"job {context.job_id} was cancelled")
         raise
     if ended is None:
-        raise NotRetryable(f"flow run {run.id} was deleted in Prefect before it ended")
+        raise NotRetryable(f"flow run {run_id} was deleted in Prefect before it ended")
     end = await read_end(ended)
     match end_of(end):
         case End.WELL:
             return FollowedRun(
-                flow_run_id=run.id, state=end.state_name, message=end.message, result=await read_result(ended)
+                flow_run_id=run_id, state=end.state_name, message=end.message, result=await read_result(ended)
             )
         case End.CALLED_OFF:
-            raise CalledOff(f"flow run {run.id} was cancelled in Prefect")
+            raise CalledOff(f"flow run {run_id} was cancelled in Prefect")
         case _:
             if await _is_final(request):
                 raise NotRetryable(reason_for(end))

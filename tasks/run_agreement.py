@@ -23,11 +23,9 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun, StateType
 
-from durable_jobs.dead_letters.store import LetterFilter
 from durable_jobs.errors import JobNotFound, NotAllowed
-from durable_jobs.flow_runs.job_type import NAME
 from durable_jobs.flow_runs.keeping import run_key
-from durable_jobs.jobs import Job
+from durable_jobs.flow_runs.store import RunJob
 from durable_jobs.states import JobState
 from durable_jobs.tasks.run_calling_off import call_off
 from durable_jobs.tasks.runs import PAGE
@@ -35,7 +33,6 @@ from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
 
 LATELY = timedelta(hours=1)
-MOST = 1_000
 SUCCEEDED_AGAIN = "prefect: its flow run succeeded when it was run again"
 
 
@@ -53,36 +50,33 @@ class Agreement(NamedTuple):
 @task(cache_policy=NO_CACHE, persist_result=False)
 async def agree_with_prefect(runtime: OpenRuntime) -> Agreement:
     """Cancel dead letters whose runs succeeded after all, and runs whose jobs were cancelled."""
-    succeeded = cancelled = 0
+    jobs = await runtime.store.jobs_of_runs(cancelled_since=datetime.now(UTC) - LATELY)
     async with get_client() as client:
-        for tenant in await runtime.store.tenants("any"):
-            succeeded += await _cancel_needless(client, runtime, tenant)
-            cancelled += await _cancel_runs(client, runtime, tenant)
-    return Agreement(succeeded, cancelled)
+        return Agreement(
+            await _cancel_needless(client, runtime, [job for job in jobs if job.state is JobState.FAILED]),
+            await _cancel_runs(client, [job for job in jobs if job.state is JobState.CANCELLED]),
+        )
 
 
-async def _cancel_needless(client: PrefectClient, runtime: OpenRuntime, tenant: str) -> int:
-    letters = await runtime.store.find_failed(tenant, LetterFilter(job_type=NAME), limit=MOST)
+async def _cancel_needless(client: PrefectClient, runtime: OpenRuntime, letters: Sequence[RunJob]) -> int:
     by_run = {job.flow_run_id: job for job in letters if job.flow_run_id is not None}
     done = 0
     for run in await _runs(client, list(by_run), [StateType.COMPLETED]):
-        with job_tenant_scope(tenant):
-            done += await _cancel(runtime, by_run[run.id])
+        done += await _cancel(runtime, by_run[run.id])
     return done
 
 
-async def _cancel(runtime: OpenRuntime, job: Job) -> bool:
+async def _cancel(runtime: OpenRuntime, job: RunJob) -> bool:
     try:
-        await runtime.store.cancel(job.job_id, by=SUCCEEDED_AGAIN)
+        with job_tenant_scope(job.tenant_id):
+            await runtime.store.cancel(job.job_id, by=SUCCEEDED_AGAIN)
     except (JobNotFound, NotAllowed):
         # Retried meanwhile: the retry finds that the run succeeded.
         return False
     return True
 
 
-async def _cancel_runs(client: PrefectClient, runtime: OpenRuntime, tenant: str) -> int:
-    lately = LetterFilter(job_type=NAME, since=datetime.now(UTC) - LATELY)
-    jobs = await runtime.store.find_ended(tenant, [JobState.CANCELLED], lately, limit=MOST)
+async def _cancel_runs(client: PrefectClient, jobs: Sequence[RunJob]) -> int:
     going_on = FlowRunFilterStateType(not_any_=[*TERMINAL_STATES, StateType.CANCELLING])
     cancelled = 0
     for part in _parts([run_key(job.job_id) for job in jobs]):

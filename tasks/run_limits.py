@@ -115,9 +115,8 @@ def _age(run: FlowRun) -> timedelta:
 
 async def _held_back(client: PrefectClient, deployment_id: UUID) -> bool:
     """Tell whether a person holds a deployment's runs back: they wait, and have not failed."""
+    # A paused deployment only has no schedule: its runs are due all the same.
     deployment = await client.read_deployment(deployment_id)
-    if deployment.paused:
-        return True
     if deployment.work_queue_id and (await client.read_work_queue(deployment.work_queue_id)).is_paused:
         return True
     return bool(

@@ -22,7 +22,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun
 
-from durable_jobs.tasks.asking import until_answered
+from durable_jobs.tasks.asking import shared_client, until_answered
 from durable_jobs.tasks.runs import PAGE
 
 POLL = timedelta(seconds=2)
@@ -42,12 +42,29 @@ class RunWatcher:
         """Wait until a run has ended and return it; None when it was deleted."""
         future: asyncio.Future[FlowRun | None] = asyncio.get_running_loop().create_future()
         self._waiting[flow_run_id].append(future)
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll(), name="flow-runs")
+        if self._polling is None:
+            self._begin()
         try:
             return await future
         finally:
             self._forget(flow_run_id, future)
+
+    def _begin(self) -> None:
+        self._polling = asyncio.create_task(self._poll(), name="flow-runs")
+        self._polling.add_done_callback(self._ended)
+
+    def _ended(self, polling: asyncio.Task[None]) -> None:
+        """Tell a fault to all who wait, and begin again for those who came while the poll was ending."""
+        self._polling = None
+        fault = None if polling.cancelled() else polling.exception()
+        waiting = [future for futures in self._waiting.values() for future in futures if not future.done()]
+        for future in waiting:
+            if polling.cancelled():
+                future.cancel()
+            elif fault is not None:
+                future.set_exception(fault)
+        if waiting and fault is None and not polling.cancelled():
+            self._begin()
 
     def _forget(self, flow_run_id: UUID, future: asyncio.Future[FlowRun | None]) -> None:
         left = [one for one in self._waiting[flow_run_id] if one is not future]
@@ -58,12 +75,14 @@ class RunWatcher:
 
     async def _poll(self) -> None:
         polls = 0
-        while self._waiting:
-            polls += 1
-            ids = list(self._waiting)
-            for start in range(0, len(ids), PAGE):
-                await self._look(ids[start : start + PAGE], everything=polls % LOOK_FOR_DELETED_EVERY == 0)
-            await asyncio.sleep(POLL.total_seconds())
+        async with shared_client():
+            while self._waiting:
+                polls += 1
+                ids = list(self._waiting)
+                for start in range(0, len(ids), PAGE):
+                    everything = polls % LOOK_FOR_DELETED_EVERY == 0
+                    await self._look(ids[start : start + PAGE], everything=everything)
+                await asyncio.sleep(POLL.total_seconds())
 
     async def _look(self, ids: Sequence[UUID], *, everything: bool) -> None:
         found = {run.id: run for run in await until_answered(lambda c: _read(c, ids, everything=everything))}

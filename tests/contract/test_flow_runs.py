@@ -18,10 +18,17 @@ from tests.support.jobs import QUEUE, enter, failed, new_job, succeeded
 from tests.support.probes import Probe
 
 
-def failure(run: UUID | None = None, attempt: int = 1, **changes: object) -> NewFailure:
+def failure(
+    run: UUID | None = None, attempt: int = 1, at: timedelta = timedelta(0), **changes: object
+) -> NewFailure:
     run = run or uuid4()
     key = f"flow-run:{run}:{attempt}"
-    return NewFailure(new_job({"n": 1}, idempotency_key=key, **changes), run, "FlowRunFailed: Failed: no")
+    return NewFailure(
+        new_job({"n": 1}, idempotency_key=key, **changes),
+        run,
+        "FlowRunFailed: Failed: no",
+        datetime.now(UTC) + at,
+    )
 
 
 async def keep(store: AnyStore, *failures: NewFailure, tenant: str = "acme") -> list[tuple[UUID, bool]]:
@@ -93,8 +100,10 @@ async def test_a_later_failure_is_a_new_one_when_the_earlier_was_settled(
             await store.finish([succeeded(claimed)])
         else:
             await store.cancel(first)
-    assert await keep(store, failure(run, 1)) == [(first, False)]
-    [(second, created)] = await keep(store, failure(run, 2))
+    assert await keep(store, failure(run, 1, timedelta(hours=1))) == [(first, False)]
+    # Found late, but it happened while the chain was at it.
+    assert await keep(store, failure(run, 2, -timedelta(hours=1))) == [(first, False)]
+    [(second, created)] = await keep(store, failure(run, 2, timedelta(hours=1)))
     assert created
     assert second != first
 

@@ -59,7 +59,11 @@ class Ending:
 
         `settle` forgets a job that was given back.
         """
-        following = [e for e in self._running.values() if e.follows and e.stopped is None]
+        following = [
+            e
+            for e in self._running.values()
+            if e.follows and not e.has_outcome and e.stopped in (None, Stop.SHUTDOWN)
+        ]
         for execution in following:
             execution.stop(Stop.SHUTDOWN)
         tasks = [execution.task for execution in following if execution.task is not None]

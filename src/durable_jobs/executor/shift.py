@@ -214,12 +214,12 @@ class Shift:
     async def _end(self, helpers: Iterable[asyncio.Task[None]]) -> None:
         """Finish what runs, for as long as the reason to leave allows."""
         await self._duty.drain()
-        if self._why is not Stop.FENCED and self._only is None:
-            await self._ending.hand_over(self._settle)
         grace = self._settings.shutdown_grace.total_seconds()
         deadline: float | None = None
         while self._running and self._why is not Stop.FENCED:
             _raise_faults(helpers)
+            if self._only is None:
+                await self._ending.hand_over(self._settle)
             now = asyncio.get_running_loop().time()
             if self._why is Stop.SHUTDOWN:
                 deadline = deadline or now + grace

@@ -7,6 +7,7 @@ same job. What cannot be stored is kept without its parameters, and then is not 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -25,6 +26,9 @@ BY = "collect-flow-runs"
 RUN_TAG = "durable-job:"
 """How the tag of a run begins that names its job; also the idempotency key of a run that a job started."""
 
+SCHEDULED = "auto-scheduled"
+"""Tag of a run that Prefect's scheduler made; a retry is none."""
+
 
 class FailedRun(NamedTuple):
     """A failed run of a deployment that is watched."""
@@ -33,6 +37,7 @@ class FailedRun(NamedTuple):
     run_count: int
     deployment: str
     policy: RunPolicy
+    failed_at: datetime
     tags: Sequence[str] = ()
     job_variables: dict[str, Any] | None = None
 
@@ -61,6 +66,7 @@ def keep(registry: Registry, settings: Settings, failed: FailedRun) -> NewFailur
         job._replace(max_retries=policy.max_retries, retryable=job.retryable and policy.retryable),
         failed.run.flow_run_id,
         reason,
+        failed.failed_at,
     )
 
 
@@ -68,7 +74,7 @@ def _prepared(registry: Registry, settings: Settings, failed: FailedRun, *, with
     request = RunDeployment(
         deployment=failed.deployment,
         parameters=failed.run.parameters if with_values else {},
-        tags=tuple(sorted(tag for tag in failed.tags if not tag.startswith(RUN_TAG))),
+        tags=tuple(sorted(tag for tag in failed.tags if tag != SCHEDULED and not tag.startswith(RUN_TAG))),
         job_variables=(failed.job_variables or None) if with_values else None,
         retry_backoff=failed.policy.retry_backoff,
         flow_run_id=failed.run.flow_run_id,

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from durable_jobs.jobs import NewJob
+from durable_jobs.states import JobState
 
 
 class NewFailure(NamedTuple):
@@ -17,6 +18,8 @@ class NewFailure(NamedTuple):
     flow_run_id: UUID
     """The run that failed."""
     reason: str
+    failed_at: datetime
+    """By Prefect's clock."""
 
 
 class Kept(NamedTuple):
@@ -24,6 +27,15 @@ class Kept(NamedTuple):
 
     job_id: UUID
     created: bool
+
+
+class RunJob(NamedTuple):
+    """A job of a flow run that has ended: FAILED and retryable, or CANCELLED."""
+
+    tenant_id: str
+    job_id: UUID
+    state: JobState
+    flow_run_id: UUID | None
 
 
 @runtime_checkable
@@ -41,8 +53,8 @@ class FailureStore(Protocol):
         """Insert FAILED jobs of the scope's tenant with their events, in one statement.
 
         A failure whose key is known has its job already. So has one of a run whose earlier failure is kept
-        by a chain that goes on or was given up: only when that chain was cancelled or has succeeded is a
-        later failure of the run a new one.
+        by a chain that goes on or was given up: only what failed after that chain was cancelled or has
+        succeeded is a new failure.
 
         Args:
             failures: distinct keys; 100 at most.
@@ -58,6 +70,13 @@ class FailureStore(Protocol):
 
     async def link_flow_run(self, job_id: UUID, flow_run_id: UUID) -> None:
         """Note the flow run that a running job of the scope's tenant follows."""
+        ...
+
+    async def jobs_of_runs(self, *, cancelled_since: datetime, limit: int = 1_000) -> list[RunJob]:
+        """Return jobs of all tenants about whose runs Prefect may know better, newest first.
+
+        Dead letters, whose run may have been started again; and what was cancelled since, whose run may go on.
+        """
         ...
 
     async def positions(self, names: Sequence[str]) -> dict[str, datetime]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,10 @@ from prefect.client.orchestration import PrefectClient
 
 from durable_jobs.deployments.manifest import read_manifest
 from durable_jobs.deployments.served import served
+from durable_jobs.tasks import run_watching
 from durable_jobs.tasks.runtimes import OpenRuntime, open_runtime
 from tests.integration.flows.prefect_records import Records
+from tests.integration.flows.their_deployments import Theirs
 
 TIMES = {"HEARTBEAT_INTERVAL": "0.2", "RUNNING_STALE_AFTER": "0.8", "POLL_INTERVAL": "0.2"}
 
@@ -64,6 +67,15 @@ async def deployed(client: PrefectClient) -> AsyncIterator[dict[str, UUID]]:
     yield ids
     for deployment_id in ids.values():
         await client.delete_deployment(deployment_id)
+
+
+@pytest.fixture
+async def theirs(client: PrefectClient, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Theirs]:
+    """Deployments of somebody else, removed at the end."""
+    monkeypatch.setattr(run_watching, "POLL", timedelta(milliseconds=200))
+    theirs = Theirs(client)
+    yield theirs
+    await theirs.remove()
 
 
 @pytest.fixture

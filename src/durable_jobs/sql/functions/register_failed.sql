@@ -1,5 +1,6 @@
 -- Keeps failures of flow runs as FAILED jobs, each once. A failure has its job already when its key is
--- known, or when an earlier failure of its run is kept by a chain that was neither cancelled nor succeeded.
+-- known, or when an earlier failure of its run is kept by a chain that was not cancelled and had not
+-- succeeded when it happened.
 -- Returns the job of each request and whether it was made now. The requests of a call have distinct keys.
 CREATE OR REPLACE FUNCTION register_failed(
     p_tenant text, p_jobs jsonb, p_by text, p_each integer, p_now timestamptz
@@ -27,16 +28,18 @@ BEGIN
         FROM jsonb_to_recordset(p_jobs) AS r (
             n integer, job_id uuid, job_type text, queue text, priority smallint, payload jsonb,
             payload_version integer, payload_hash text, reason text, idempotency_key text, correlation_id text,
-            submitted_by text, retryable boolean, max_retries integer, timeout interval, flow_run_id uuid)
+            submitted_by text, retryable boolean, max_retries integer, timeout interval, flow_run_id uuid,
+            failed_at timestamptz)
         WHERE NOT EXISTS (
             SELECT FROM job_history j
             CROSS JOIN LATERAL (
-                SELECT c.state FROM job_history c
+                SELECT c.state, c.completed_at FROM job_history c
                 WHERE c.job_id = j.job_id OR (c.root_job_id = j.job_id AND c.parent_job_id IS NOT NULL)
                 ORDER BY c.retry_count DESC LIMIT 1
             ) chain
             WHERE j.tenant_id = p_tenant AND j.flow_run_id = r.flow_run_id AND j.job_type = r.job_type
-              AND j.parent_job_id IS NULL AND chain.state NOT IN ('CANCELLED', 'SUCCEEDED'))
+              AND j.parent_job_id IS NULL
+              AND (chain.state NOT IN ('CANCELLED', 'SUCCEEDED') OR chain.completed_at >= r.failed_at))
         ORDER BY r.n
         ON CONFLICT (tenant_id, idempotency_key)
             WHERE parent_job_id IS NULL AND replay_of IS NULL AND idempotency_key IS NOT NULL DO NOTHING

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from durable_jobs.flow_runs.store import Kept, NewFailure
+from durable_jobs.flow_runs.store import Kept, NewFailure, RunJob
 from durable_jobs.states import JobState
 from durable_jobs.stores.memory.dead_letters import MemoryLetters
 from durable_jobs.stores.memory.rows import Row, time_of
@@ -50,6 +50,12 @@ class MemoryFlowRuns(MemoryLetters):
         if row.state is JobState.RUNNING:
             row.flow_run_id = flow_run_id
 
+    async def jobs_of_runs(self, *, cancelled_since: datetime, limit: int = 1_000) -> list[RunJob]:
+        """Return jobs about whose runs Prefect may know better."""
+        rows = [row for row in self.memory.jobs.values() if self._is_disputed(row, cancelled_since)]
+        rows.sort(key=lambda row: row.updated_at, reverse=True)
+        return [RunJob(row.tenant_id, row.job_id, row.state, row.flow_run_id) for row in rows[:limit]]
+
     async def positions(self, names: Sequence[str]) -> dict[str, datetime]:
         """Return how far searches have come."""
         return {name: self.memory.positions[name] for name in names if name in self.memory.positions}
@@ -72,13 +78,25 @@ class MemoryFlowRuns(MemoryLetters):
             and row.flow_run_id == failure.flow_run_id
             and row.job_type == failure.job.job_type
         ]
-        going_on = [row for row in same if self._last(row).state not in _OVER]
+        going_on = [row for row in same if _keeps(self._last(row), failure.failed_at)]
         return max(going_on, key=lambda row: row.created_at, default=None)
+
+    def _is_disputed(self, row: Row, since: datetime) -> bool:
+        if row.job_type != "PREFECT_FLOW_RUN" or row.completed_at is None:
+            return False
+        if row.state is JobState.CANCELLED:
+            return row.completed_at >= since
+        waits = row.state is JobState.FAILED and row.retryable and not self._resubmissions(row)
+        return waits and row.flow_run_id is not None
 
     def _last(self, row: Row) -> Row:
         while row.retry_child_id is not None:
             row = self.memory.jobs[row.retry_child_id]
         return row
+
+
+def _keeps(last: Row, failed_at: datetime) -> bool:
+    return last.state not in _OVER or (last.completed_at is not None and last.completed_at >= failed_at)
 
 
 def _failed(tenant: str, failure: NewFailure, at: datetime) -> Row:

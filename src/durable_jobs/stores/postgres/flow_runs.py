@@ -10,8 +10,9 @@ from uuid import UUID
 
 from psycopg import AsyncConnection
 
-from durable_jobs.flow_runs.store import Kept, NewFailure
+from durable_jobs.flow_runs.store import Kept, NewFailure, RunJob
 from durable_jobs.sql import load
+from durable_jobs.states import JobState
 from durable_jobs.stores.postgres.database import Database
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import clean
@@ -48,6 +49,14 @@ class PgFlowRuns:
             "SELECT link_flow_run(%(tenant)s, %(job_id)s, %(run)s)",
             {"tenant": required_tenant(), "job_id": job_id, "run": flow_run_id},
         )
+
+    async def jobs_of_runs(self, *, cancelled_since: datetime, limit: int = 1_000) -> list[RunJob]:
+        """Return jobs about whose runs Prefect may know better."""
+        rows = await self._db.fetch(
+            "SELECT tenant_id, job_id, state, flow_run_id FROM jobs_of_runs(%(since)s, %(limit)s)",
+            {"since": cancelled_since, "limit": limit},
+        )
+        return [RunJob(tenant, job_id, JobState(state), run) for tenant, job_id, state, run in rows]
 
     async def positions(self, names: Sequence[str]) -> dict[str, datetime]:
         """Return how far searches have come."""
@@ -86,6 +95,7 @@ def _request(n: int, failure: NewFailure) -> str:
         "max_retries": job.max_retries,
         "timeout": f"{job.timeout.total_seconds()} s",
         "flow_run_id": str(failure.flow_run_id),
+        "failed_at": failure.failed_at.isoformat(),
     }
     # The payload is JSON already.
     return f'{json.dumps(columns)[:-1]}, "payload": {job.payload}}}'
