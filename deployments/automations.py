@@ -1,8 +1,9 @@
 """The automations of durable-jobs on a Prefect server: applied by name, any number of times.
 
 None can start itself: an automation that starts a deployment must not expect an event that our own flows
-or Prefect's leave, and an empty match, which would fit every event there is, is refused. A person's
-decisions stay: what was disabled stays disabled, and the notification block stays until another is named.
+or Prefect's leave, unless it is about flow runs with a tag that none of ours has; and an empty match, which would
+fit every event there is, is refused. A person's decisions stay: what was disabled stays disabled, and the
+notification block stays until another is named.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from prefect.exceptions import ObjectNotFound
 
 from durable_jobs.deployments.deploy_plan import Action, Step, to_do
 from durable_jobs.errors import BadInput
+from durable_jobs.flow_runs.policy import TAG
 
 FILE = "automations.yaml"
 SILENCE = timedelta(minutes=5)
@@ -91,12 +93,22 @@ def require_safe(automation: Mapping[str, Any]) -> None:
         )
     if not any(action["type"] == "run-deployment" for action in automation["actions"]):
         return
+    if _is_about_watched_runs(trigger):
+        return
     own = [e for e in trigger["expect"] if any(_overlap(e, prefix) for prefix in _OURS)]
     if own:
         raise UnsafeAutomation(
             f"automation {name!r} starts a deployment on {', '.join(own)}: events of our own flows or of Prefect's"
             " could start it again and again; let it expect an event that others send"
         )
+
+
+def _is_about_watched_runs(trigger: Mapping[str, Any]) -> bool:
+    """Tell whether it fits only flow runs with the tag of watched deployments, which none of ours has."""
+    related = trigger.get("match_related") or {}
+    return related.get("prefect.resource.id") == f"prefect.tag.{TAG}" and all(
+        expected.startswith("prefect.flow-run.") for expected in trigger["expect"]
+    )
 
 
 async def _plan(

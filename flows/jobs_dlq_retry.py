@@ -10,6 +10,8 @@ from pydantic import Field
 
 from durable_jobs.dead_letters.health import Thresholds
 from durable_jobs.dead_letters.retrying import PER_TENANT
+from durable_jobs.flow_runs.policy import TAG
+from durable_jobs.tasks.collecting import find_watched
 from durable_jobs.tasks.dead_letters import (
     emit_retry_event,
     evaluate_dlq_health,
@@ -47,6 +49,7 @@ async def jobs_dlq_retry(
         done = await trigger_job_retry(runtime, per_tenant)
         counts = await emit_retry_event(runtime, done)
         health = await evaluate_dlq_health(runtime, stats, thresholds)
-        await leave_letters_artifact(letters, stats, done, health)
+        watched = await find_watched(TAG, [])
+        await leave_letters_artifact(letters, stats, done, health, watched)
         require_no_fault(done)
     return counts

@@ -14,7 +14,9 @@ from durable_jobs.dead_letters.retrying import TenantRetries
 from durable_jobs.dead_letters.store import LetterCount
 from durable_jobs.jobs import Job
 from durable_jobs.tasks.charts import bar_chart
+from durable_jobs.tasks.collected_shown import policies_markdown
 from durable_jobs.tasks.texts import cell
+from durable_jobs.tasks.watched_deployments import Watched
 
 _HEADS = (
     "| tenant | job | type | reason | age | attempts left | now | run |\n|---|---|---|---|---|---:|---|---|"
@@ -27,11 +29,12 @@ async def leave_letters_artifact(
     counts: dict[str, list[LetterCount]],
     done: Sequence[TenantRetries],
     health: LetterHealth,
+    watched: Sequence[Watched] = (),
 ) -> None:
-    """Leave the artifact `dead-letters`."""
+    """Leave the artifact `dead-letters`; `watched` are the deployments whose failed runs are kept."""
     await acreate_markdown_artifact(
         key="dead-letters",
-        markdown=letters_markdown(letters, counts, done, health),
+        markdown=letters_markdown(letters, counts, done, health, watched),
         description="What failed and may be retried, and what this pass did.",
     )
 
@@ -52,8 +55,9 @@ def letters_markdown(
     counts: dict[str, list[LetterCount]],
     done: Sequence[TenantRetries],
     health: LetterHealth,
+    watched: Sequence[Watched] = (),
 ) -> str:
-    """Return the text: a sentence, a chart, the same figures as a table, the letters, what went wrong."""
+    """Return the text: a sentence, a chart, the same figures as a table, the letters, what went wrong, policies."""
     parts = [_sentence(done), f"{health.letters:,} dead letters before it: {health.why}."]
     by_type = _by_type(counts)
     if by_type:
@@ -70,6 +74,8 @@ def letters_markdown(
     full = sorted(set().union(*(one.full for one in done)))
     if full:
         parts.append(f"Without room, so their jobs wait for the next pass: {', '.join(map(cell, full))}.")
+    if watched:
+        parts.append(policies_markdown(watched))
     parts.append(
         "Once the cause is fixed, what was given up comes back with `durable-jobs resubmit --type TYPE`;"
         " one job's whole story: `durable-jobs get ID --chain`."

@@ -12,10 +12,13 @@ from durable_jobs.errors import MissingTenant
 from durable_jobs.flow_runs.store import FailureStore, NewFailure
 from durable_jobs.jobs import Job
 from durable_jobs.states import JobState
+from durable_jobs.stores.protocols import Decision
 from durable_jobs.tenants import job_tenant_scope
 from tests.conftest import AnyStore
 from tests.support.jobs import QUEUE, enter, failed, new_job, succeeded
 from tests.support.probes import Probe
+
+TYPE = "PREFECT_FLOW_RUN"
 
 
 def failure(
@@ -159,3 +162,36 @@ async def test_positions_are_kept_and_never_go_back(store: AnyStore) -> None:
     await store.keep_positions({"a": now, "b": now})
     await store.keep_positions({"a": now - timedelta(hours=1), "b": now + timedelta(hours=1)})
     assert await store.positions(["a", "b", "c"]) == {"a": now, "b": now + timedelta(hours=1)}
+
+
+async def test_an_orphan_that_is_not_charged_is_no_suspect(store: AnyStore, probe: Probe) -> None:
+    for _ in range(3):
+        executor = await enter(store)
+        if not probe.jobs():
+            with job_tenant_scope("acme"):
+                await store.register_idempotent([new_job()])
+        [claimed] = (await store.claim(executor, QUEUE, 1)).jobs
+        settled = await store.settle_orphans(
+            "acme", [executor], lambda _: Decision(replay=True, charged=False), max_crashes=1
+        )
+        assert settled == {claimed.job_id: JobState.PENDING}
+    assert [job["crash_count"] for job in probe.jobs()] == [0]
+
+
+async def test_what_prefect_may_know_better_is_found_newest_first(store: AnyStore) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    kept = [(await keep(store, failure(job_type=TYPE)))[0][0] for _ in range(3)]
+    await keep(store, failure(job_type=TYPE, retryable=False), failure())
+    with job_tenant_scope("acme"):
+        await store.cancel(kept[0])
+        await store.resubmit(kept[1], max_pending=None)
+    found = await store.jobs_of_runs(cancelled_since=began)
+    assert [(job.job_id, job.state) for job in found] == [
+        (kept[0], JobState.CANCELLED),
+        (kept[2], JobState.FAILED),
+    ]
+    assert all(job.tenant_id == "acme" and job.flow_run_id for job in found)
+    assert [
+        job.job_id for job in await store.jobs_of_runs(cancelled_since=datetime.now(UTC) + timedelta(hours=1))
+    ] == [kept[2]]
+    assert len(await store.jobs_of_runs(cancelled_since=began, limit=1)) == 1

@@ -1,13 +1,15 @@
-"""`config`: what this program is configured with; it needs neither the database nor Prefect."""
+"""`config`: what this program is configured with; it needs no database, and asks Prefect only if one is named."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import typer
 
 from durable_jobs.cli.arguments import Json
+from durable_jobs.cli.deployment_policies import deployment_policies
 from durable_jobs.cli.output import answer, answer_json, table
 from durable_jobs.cli.running import declared
 from durable_jobs.runtime import current_runtime
@@ -16,6 +18,13 @@ _QUEUE_HEADS = ("QUEUE", "CONCURRENCY", "MAX PENDING", "ISOLATION")
 _TYPE_HEADS = ("JOB TYPE", "QUEUE", "RETRIES", "TIMEOUT", "ON ORPHAN", "VISIBILITY", "FIELDS")
 
 _POLICY_HEADS = ("POLICY OF A TYPE THAT DOES NOT SAY", "RETRIES")
+_DEPLOYMENT_HEADS = (
+    "DEPLOYMENT WHOSE FAILED RUNS ARE KEPT",
+    "RETRIES",
+    "BACKOFF",
+    "TIMEOUT",
+    "NOT UNDERSTOOD",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +35,8 @@ def register(app: typer.Typer) -> None:
 def config(as_json: Json = False) -> None:
     """Show the settings (secrets hidden), the queues, and the job types with their policies.
 
+    With PREFECT_API_URL also the policies of deployments whose failed flow runs are kept.
+
     With --json each job type comes with the JSON schema of its payload.
 
     Example: durable-jobs config --json
@@ -34,6 +45,7 @@ def config(as_json: Json = False) -> None:
 
     runtime = current_runtime()
     document = describe(runtime.settings, declared(runtime))
+    document["deploymentPolicies"] = asyncio.run(deployment_policies())
     if as_json:
         answer_json(document)
     else:
@@ -44,6 +56,8 @@ def config(as_json: Json = False) -> None:
         answer(table(_QUEUE_HEADS, map(_queue_row, document["queues"])) + "\n")
         answer(table(_TYPE_HEADS, map(_type_row, document["jobTypes"])) + "\n")
         answer(table(_POLICY_HEADS, map(_policy_row, document["policies"].items())))
+        if document["deploymentPolicies"]:
+            answer("\n" + table(_DEPLOYMENT_HEADS, map(_deployment_row, document["deploymentPolicies"])))
 
 
 def _text(value: Any) -> str:
@@ -60,6 +74,12 @@ def _queue_row(queue: dict[str, Any]) -> tuple[Any, ...]:
 def _policy_row(policy: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
     name, says = policy
     return (name, says["maxRetries"] if says["retryable"] else "never")
+
+
+def _deployment_row(policy: dict[str, Any]) -> tuple[Any, ...]:
+    retries = policy["maxRetries"] if policy["retryable"] else "never"
+    faults = "; ".join(policy["faults"])
+    return (policy["deployment"], retries, policy["retryBackoff"] or "", policy["timeout"] or "", faults)
 
 
 def _type_row(declared: dict[str, Any]) -> tuple[Any, ...]:

@@ -154,6 +154,9 @@ async def test_a_refused_event_holds_no_other_back(
 async def submit_deployment(prefect_server: PrefectServer) -> str:
     """The deployment that the form of submit-job has; nobody executes its runs here."""
     async with get_client() as client:
+        # The other deployment that an automation starts.
+        flow_id = await client.create_flow_from_name("collect-flow-runs")
+        await client.create_deployment(flow_id=flow_id, name="every-minute")
         flow_id = await client.create_flow_from_name("submit-job")
         return str(
             await client.create_deployment(flow_id=flow_id, name="manual", enforce_parameter_schema=False)
@@ -174,12 +177,17 @@ async def test_automations_are_applied_by_name_and_a_persons_decisions_stay(
         async with get_client() as client:
             first = await apply_automations(client, notification_block="custom-webhook/first")
             again = await apply_automations(client)
-            assert [step.action for step in first] == [Action.CREATE] * 3
-            assert [step.action for step in again] == [Action.UNCHANGED] * 3
+            assert [step.action for step in first] == [Action.CREATE] * 4
+            assert [step.action for step in again] == [Action.UNCHANGED] * 4
             [notifies] = await client.read_automations_by_name(first[0].name)
             await client.pause_automation(notifies.id)
             changed = await apply_automations(client, silence=timedelta(minutes=7))
-            assert [step.action for step in changed] == [Action.UNCHANGED, Action.CHANGE, Action.UNCHANGED]
+            assert [step.action for step in changed] == [
+                Action.UNCHANGED,
+                Action.CHANGE,
+                Action.UNCHANGED,
+                Action.UNCHANGED,
+            ]
             [notifies] = await client.read_automations_by_name(first[0].name)
             assert not notifies.enabled
             with pytest.raises(BadInput, match="custom-webhook/nobody' does not exist"):
