@@ -44,7 +44,7 @@ def _load(modules: tuple[str, ...]) -> Registry:
 def _import(name: str, named_by: str) -> ModuleType:
     try:
         return _from_path(Path(name)) if name.endswith(".py") else importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a guard ends itself
         raise ModuleNotLoadable(
             f"module {name!r} of {named_by} cannot be loaded: {type(error).__name__}: {error}"
         ) from error

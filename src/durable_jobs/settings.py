@@ -146,6 +146,12 @@ class Settings(BaseSettings):
         False, description="Show a caller without the scope `operate` only the jobs that it submitted."
     )
 
+    @field_validator("database_url", "admin_database_url", "redis_url", mode="before")
+    @classmethod
+    def _unset(cls, value: Any) -> Any:
+        # Compose files and the like hand on what is not set as an empty text.
+        return None if value == "" else value
+
     @field_validator("modules", "archive_sources", "archive_stores", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:

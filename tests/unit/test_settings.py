@@ -27,3 +27,11 @@ def test_a_secrets_folder_that_is_not_there_is_refused(
     (tmp_path / "vault").mkdir()
     (tmp_path / "vault" / "durable_jobs_crew").write_text("7")
     assert Settings.load().crew == 7
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "ADMIN_DATABASE_URL", "REDIS_URL", "MODULES"])
+def test_an_empty_variable_is_one_that_is_not_set(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(f"DURABLE_JOBS_{name}", raising=False)
+    unset = Settings.load()
+    monkeypatch.setenv(f"DURABLE_JOBS_{name}", "")
+    assert Settings.load() == unset
