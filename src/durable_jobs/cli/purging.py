@@ -12,6 +12,7 @@ from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
 from durable_jobs.cli.running import with_store
+from durable_jobs.errors import BadInput
 from durable_jobs.retention import Look, Periods, look, purge_run
 from durable_jobs.retention.bullmq import PREFIX
 from durable_jobs.retention.figures import look_figures
@@ -87,6 +88,9 @@ def purge(
     """
     periods, tenants = _periods(older_than, effects_older_than, redis_older_than), _named(tenant)
     budget = _length("--time-budget", time_budget, TIME_BUDGET)
+
+    if not redis_prefix:
+        raise BadInput("--redis-prefix '': name the prefix of the BullMQ queues, such as pv:jobs")
 
     async def work(runtime: Runtime, store: PgJobsStore) -> PurgeRun:
         async with purge_run(

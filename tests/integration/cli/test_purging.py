@@ -64,6 +64,7 @@ def test_periods_are_durations_over_the_floor(command: Command, owner: psycopg.C
     assert "DURABLE_JOBS_MIN_RETENTION" in refused.err
     assert command("purge", "--older-than", "soon").code == 2
     assert command("purge", "--effects-older-than", "0").code == 2
+    assert command("purge", "--redis-prefix", "").code == 2
     assert rows_of(owner, "job_history") == 1
     assert command("purge", "--older-than", "2d", "--redis-older-than", "1d").code == 0
     assert rows_of(owner, "job_history") == 0

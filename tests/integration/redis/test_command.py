@@ -18,7 +18,8 @@ from tests.integration.redis.servers import RedisServer
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command with only these settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DURABLE_JOBS_")}
+    ours = ("DURABLE_JOBS_", "PREFECT_API_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     command = [str(Path(sys.executable).parent / "durable-jobs"), "redis", *arguments]
     return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=120)
 
@@ -49,6 +50,17 @@ def test_no_redis_is_said_and_is_no_error() -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert "DURABLE_JOBS_REDIS_URL" in done.stderr
     assert json.loads(run("--json").stdout) == {"healthy": True, "targets": []}
+
+
+def test_a_block_without_a_prefect_server_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    done = run("--block", "command", PREFECT_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "PREFECT_API_URL is not set" in done.stderr
+    away = f"http://127.0.0.1:{free_port()}/api"
+    done = run("--block", "command", PREFECT_HOME=str(tmp_path), PREFECT_API_URL=away)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"no Prefect server answers at {away}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_t6_an_insecure_url_in_production_exits_2() -> None:
