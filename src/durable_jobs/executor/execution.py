@@ -23,7 +23,7 @@ from durable_jobs.job_types import JobType
 from durable_jobs.jobs import ClaimedJob, Outcome
 from durable_jobs.logs import work_on
 from durable_jobs.states import JobState
-from durable_jobs.tenants import job_tenant_scope
+from durable_jobs.tenants import enter_tenant
 from durable_jobs.texts import clean, reason_of, result_text
 
 Report = Callable[[ClaimedJob, str | None, UUID | None], None]
@@ -96,7 +96,7 @@ class Execution:
             self.task.cancel()
 
     async def run(self, report: Report, *, show: Show | None, max_result_bytes: int) -> Outcome | None:
-        """Execute the processor; never raises, whatever it does."""
+        """Execute the processor, in a task of its own; never raises, whatever it does."""
         job, declared = self.job, self.declared
         try:
             request = payloads.load(declared, job.payload, job.payload_version)
@@ -106,10 +106,10 @@ class Execution:
         self._context = JobContext(job, lambda j, text: report(j, text, None), effects=self._effects)
         if self.stopped is not None:
             return self.stop_outcome()
+        enter_tenant(job.tenant_id)
         execute = partial(self._execute, declared, request, self._context, report)
         try:
-            with job_tenant_scope(job.tenant_id):
-                value = await (shown(show, job, execute) if show is not None else execute(None, None))
+            value = await (shown(show, job, execute) if show is not None else execute(None, None))
         except NotRetryable as error:
             return self.stop_outcome() or Outcome(job, JobState.FAILED, None, reason_of(error), False)
         except CalledOff as error:

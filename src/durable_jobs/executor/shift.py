@@ -24,6 +24,7 @@ from durable_jobs.executor.duty import Duty
 from durable_jobs.executor.ending import Ending
 from durable_jobs.executor.execution import Execution, Stop
 from durable_jobs.executor.heartbeat import Heartbeat
+from durable_jobs.executor.objects_aside import objects_aside
 from durable_jobs.executor.outcomes import OutcomeWriter
 from durable_jobs.executor.overseeing import Overseer
 from durable_jobs.executor.served import Served
@@ -128,6 +129,10 @@ class Shift:
 
     async def run(self) -> ShiftSummary:
         """Work until there is a reason to end, and return what was done."""
+        with objects_aside():
+            return await self._run()
+
+    async def _run(self) -> ShiftSummary:
         loop = asyncio.get_running_loop()
 
         def forgotten() -> None:
