@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -146,15 +146,16 @@ def _json(declared: JobType, tree: Any) -> bytes:
 
 
 def _refuse_depth(declared: JobType, tree: Any, max_depth: int) -> None:
-    level, depth = [tree], 0
-    while level:
-        level = [c for node in level if isinstance(node, (dict, list)) for c in _children(node)]
-        depth += 1
-        if depth > max_depth + 1:
-            raise PayloadTooLarge(
-                f"payload of {declared.name} is nested deeper than {max_depth} levels"
-                " (DURABLE_JOBS_MAX_PAYLOAD_DEPTH)"
-            )
+    level = [tree] if isinstance(tree, (dict, list)) else []
+    for _ in range(max_depth):
+        level = [c for node in level for c in _children(node) if isinstance(c, (dict, list))]
+        if not level:
+            return
+    if any(level):
+        raise PayloadTooLarge(
+            f"payload of {declared.name} is nested deeper than {max_depth} levels"
+            " (DURABLE_JOBS_MAX_PAYLOAD_DEPTH)"
+        )
 
 
 def _refuse_change(declared: JobType, request: BaseModel, text: bytes) -> None:
@@ -191,8 +192,8 @@ def _difference(one: Any, other: Any, path: str = "") -> str | None:
     return next((found for p, a, b in pairs if (found := _difference(a, b, p)) is not None), None)
 
 
-def _children(node: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(node.values()) if isinstance(node, dict) else node
+def _children(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return node.values() if isinstance(node, dict) else node
 
 
 def _first(node: Any, bad: Callable[[Any], bool], path: str = "") -> str | None:

@@ -7,7 +7,7 @@ a replay needs nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -131,6 +131,8 @@ async def register_all(store: Registers, jobs: Sequence[NewJob]) -> list[Registe
     if current_tenant() is None:
         with job_tenant_scope(DEFAULT_TENANT):
             return await register_all(store, jobs)
+    if all(job.idempotency_key is None for job in jobs):
+        return await store.register_idempotent(jobs)
     to_insert, positions = distinct(jobs)
     return merged(await store.register_idempotent(to_insert), positions)
 
@@ -152,29 +154,50 @@ def prepare(
     Raises:
         UnknownJobType, InvalidPayload, PayloadTooLarge, BadInput: naming the field and the value.
     """
+    make = _preparer(
+        registry, settings, type_name, idempotency_key, correlation_id, priority, run_at, submitted_by
+    )
+    return make(data)
+
+
+def _preparer(
+    registry: Registry,
+    settings: Settings,
+    type_name: str,
+    idempotency_key: str | None,
+    correlation_id: str | None,
+    priority: int,
+    run_at: datetime | None,
+    submitted_by: str | None,
+) -> Callable[[Data], NewJob]:
+    """Check what many requests share, once, and return what makes each of them."""
     declared = registry.job_type(type_name)
     queue = registry.queue(declared.queue)
     _check_options(idempotency_key, correlation_id, priority)
-    stored = payloads.store(
-        declared, data, max_bytes=settings.max_payload_bytes, max_depth=settings.max_payload_depth
-    )
-    return NewJob(
-        uuid7(),
-        declared.name,
-        queue.name,
-        queue.max_pending,
-        stored.text,
-        declared.version,
-        stored.hash,
-        declared.max_retries,
-        declared.retryable,
-        declared.timeout,
-        priority,
-        None if run_at is None else _in_utc(run_at),
-        idempotency_key,
-        correlation_id,
-        submitted_by,
-    )
+    run_at = None if run_at is None else _in_utc(run_at)
+    max_bytes, max_depth = settings.max_payload_bytes, settings.max_payload_depth
+
+    def make(data: Data) -> NewJob:
+        stored = payloads.store(declared, data, max_bytes=max_bytes, max_depth=max_depth)
+        return NewJob(
+            uuid7(),
+            declared.name,
+            queue.name,
+            queue.max_pending,
+            stored.text,
+            declared.version,
+            stored.hash,
+            declared.max_retries,
+            declared.retryable,
+            declared.timeout,
+            priority,
+            run_at,
+            idempotency_key,
+            correlation_id,
+            submitted_by,
+        )
+
+    return make
 
 
 def prepare_many(
@@ -193,22 +216,15 @@ def prepare_many(
     Raises:
         BadInput: naming the position, counted from 1.
     """
-    prepared = []
-    for position, one in enumerate(data, first + 1):
-        try:
-            prepared.append(
-                prepare(
-                    registry,
-                    settings,
-                    type_name,
-                    one,
-                    priority=priority,
-                    run_at=run_at,
-                    correlation_id=correlation_id,
-                )
-            )
-        except DurableJobsError as error:
-            raise type(error)(f"request {position}: {error}") from error
+    prepared: list[NewJob] = []
+    if not data:
+        return prepared
+    try:
+        make = _preparer(registry, settings, type_name, None, correlation_id, priority, run_at, None)
+        for one in data:
+            prepared.append(make(one))  # noqa: PERF401 -- its length tells which one was refused
+    except DurableJobsError as error:
+        raise type(error)(f"request {first + len(prepared) + 1}: {error}") from error
     return prepared
 
 

@@ -112,54 +112,61 @@ def read_registered(
     """Return the answer for each request, in order."""
     now = rows[0][1]
     known = {n: existing for n, _, existing in rows[1:] if n is not None}
-    first = _first_row(tenant, jobs[0], now)
+    shared = _shared(tenant, jobs[0], now)
     return [
         Registered(Job.model_validate(known[n]), False)
         if n in known
-        else Registered(_new_row(first, job, now), True)
+        else Registered(_new_row(shared, job, now), True)
         for n, job in enumerate(jobs)
     ]
 
 
-# A copy is ten times quicker than a construction.
-_NOTHING: dict[str, Any] = dict.fromkeys(Job.model_fields)
-_BLANK = Job.model_construct(**_NOTHING)
-
-
-def _first_row(tenant: str, job: NewJob, now: datetime) -> Job:
+def _shared(tenant: str, job: NewJob, now: datetime) -> dict[str, Any]:
     """Return what all rows of one registration share; the requests of a call are of one type."""
-    return _BLANK.model_copy(
-        update={
-            "tenant_id": tenant,
-            "job_type": job.job_type,
-            "queue": job.queue,
-            "state": JobState.PENDING,
-            "payload_version": job.payload_version,
-            "submitted_by": job.submitted_by,
-            "retryable": job.retryable,
-            "retry_count": 0,
-            "max_retries": job.max_retries,
-            "claim_count": 0,
-            "crash_count": 0,
-            "dispatch_count": 0,
-            "created_at": now,
-            "updated_at": now,
-        }
-    )
+    return dict.fromkeys(_FIELDS) | {
+        "tenant_id": tenant,
+        "job_type": job.job_type,
+        "queue": job.queue,
+        "state": JobState.PENDING,
+        "payload_version": job.payload_version,
+        "submitted_by": job.submitted_by,
+        "retryable": job.retryable,
+        "retry_count": 0,
+        "max_retries": job.max_retries,
+        "claim_count": 0,
+        "crash_count": 0,
+        "dispatch_count": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
 
 
-def _new_row(first: Job, job: NewJob, now: datetime) -> Job:
-    return first.model_copy(
-        update={
-            "job_id": job.job_id,
-            "root_job_id": job.job_id,
-            "priority": job.priority,
-            "run_at": job.run_at or now,
-            "payload": from_json(job.payload),
-            "idempotency_key": job.idempotency_key,
-            "correlation_id": job.correlation_id,
-        }
-    )
+_FIELDS = tuple(Job.model_fields)
+_ALL_SET = set(_FIELDS)
+
+
+def _new_row(shared: dict[str, Any], job: NewJob, now: datetime) -> Job:
+    """Return the row as pydantic would make it without validation, at a quarter of the time.
+
+    What the database was given needs no second look. The set of given fields is one for all rows: a row
+    is frozen, and a copy takes a copy of it.
+    """
+    row = Job.__new__(Job)
+    values = {
+        **shared,
+        "job_id": job.job_id,
+        "root_job_id": job.job_id,
+        "priority": job.priority,
+        "run_at": job.run_at or now,
+        "payload": from_json(job.payload),
+        "idempotency_key": job.idempotency_key,
+        "correlation_id": job.correlation_id,
+    }
+    object.__setattr__(row, "__dict__", values)
+    object.__setattr__(row, "__pydantic_fields_set__", _ALL_SET)
+    object.__setattr__(row, "__pydantic_extra__", None)
+    object.__setattr__(row, "__pydantic_private__", None)
+    return row
 
 
 def refused(error: BaseException, jobs: Sequence[NewJob]) -> Exception | None:
