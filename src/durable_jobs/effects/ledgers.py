@@ -19,7 +19,6 @@ from durable_jobs.effects.errors import ExecutionOver
 from durable_jobs.effects.store import OVER, Answer, BegunEffect, EffectsStore, WantedEffect
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.jobs import ClaimedJob
-from durable_jobs.stores.postgres.effects import BEGIN, KEEP, begin_params, read_begun
 from durable_jobs.texts import result_text
 
 T = TypeVar("T")
@@ -129,7 +128,7 @@ class CallersLedger:
         Raises:
             BadInput: it is none that we know.
         """
-        from durable_jobs.stores.postgres.effects_within import CallersConnection  # SQLAlchemy loads slowly
+        from durable_jobs.stores.postgres.effects_within import CallersConnection  # drivers load slowly
 
         self._connection = CallersConnection(connection, wants_async=bridge.is_async)
         self._is_open = False
@@ -140,6 +139,8 @@ class CallersLedger:
         if not self._is_open:
             await self._connection.open(str(wanted.reservation))
             self._is_open = True
+        from durable_jobs.stores.postgres.effects import BEGIN, begin_params, read_begun
+
         params = begin_params(self._job, wanted, recorded=True, patience=SHORT)
         row = await self._connection.row(BEGIN, params)
         return read_begun(row, None if row[6] is None else json.loads(row[6]))
@@ -150,6 +151,8 @@ class CallersLedger:
         Raises:
             ExecutionOver: the job was given up meanwhile; the effect is undone.
         """
+        from durable_jobs.stores.postgres.effects import KEEP
+
         job = self._job
         params = {
             "tenant": job.tenant_id,
