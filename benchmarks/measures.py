@@ -40,7 +40,7 @@ class Sizes(NamedTuple):
 WARM_UP = Sizes(repeats=1, one_by_one=200, bulk=2_000, slow=100, shown=0, delayed=0, picked_up=0)
 QUICK = Sizes(repeats=2, one_by_one=1_000, bulk=5_000, slow=300, shown=150, delayed=20, picked_up=40)
 FULL = Sizes(repeats=3, one_by_one=5_000, bulk=20_000, slow=2_000, shown=1_000, delayed=100, picked_up=300)
-SLOW = ("procrastinate", "oban")
+SLOW = ("procrastinate",)
 
 
 @dataclass
@@ -95,36 +95,56 @@ def bulk_and_drain(bench: Bench, results: Results) -> None:
 
 
 def by_the_flow(bench: Bench, results: Results) -> None:
-    """The same through the flow `execute_jobs`, as people run it."""
-    ours, jobs = bench.processes[OURS], bench.sizes.bulk
-    bench.say("the flow execute_jobs")
-    ours.ask("bulk", jobs)
-    rate = ours.ask("drain", jobs)
-    results.add(f"{OURS}, flow execute_jobs", f"drain {jobs:,} no-op jobs", rate, JOBS)
-
-
-def shapes(bench: Bench, results: Results) -> None:
-    """What long use looks like: many tenants, a million finished rows, a held snapshot, an idle shift."""
-    ours, jobs = bench.processes[OURS], bench.sizes.bulk
-    for name, before in (
-        (f"drain {jobs:,}, an empty history", ()),
-        (f"drain {jobs:,}, {HISTORY:,} finished rows", ("fill_history", HISTORY)),
+    """The same through the flow `execute_jobs`, as people run it; what is beside it has the same server beside."""
+    jobs = bench.sizes.bulk
+    test = f"drain {jobs:,} no-op jobs, a Prefect server beside"
+    for name, system, drain in (
+        (OURS, OURS, "drain"),
+        (f"{OURS}, a shift without the flow", OURS, "drain_plainly"),
+        ("pgqueuer", "pgqueuer", "drain"),
     ):
-        bench.say(name)
-        if before:
-            ours.ask(*before)
-        for _ in range(bench.sizes.repeats):
-            ours.ask("bulk", jobs)
-            results.add(OURS, name, ours.ask("drain_plainly", jobs), JOBS)
-        ours.ask("clear")
-    name = f"drain {jobs:,} of {TENANTS:,} tenants"
-    bench.say(name)
+        if system in bench.processes:
+            bench.say(f"{name}: draining {jobs:,} beside a Prefect server")
+            bench.processes[system].ask("bulk", jobs)
+            results.add(name, test, bench.processes[system].ask(drain, jobs), JOBS)
+            bench.processes[system].ask("clear")
+
+
+def beside_history(bench: Bench, results: Results) -> None:
+    """An empty history and a million finished rows, in turns on two databases of the same server."""
+    empty, jobs = bench.processes[OURS], bench.sizes.bulk
+    bench.say(f"making {HISTORY:,} finished rows")
+    full = SystemProcess("benchmarks.systems.ours:Ours", *bench.servers.ours("history"))
+    full.ask("fill_history", HISTORY)
+    for _ in range(bench.sizes.repeats + 2):
+        for process, what in ((empty, "an empty history"), (full, f"{HISTORY:,} finished rows")):
+            bench.say(f"draining {jobs:,}, {what}")
+            process.ask("bulk", jobs)
+            results.add(OURS, f"drain {jobs:,}, {what}", process.ask("drain_plainly", jobs), JOBS)
+            process.ask("clear")
+    full.stop()
+
+
+def many_tenants(bench: Bench, results: Results) -> None:
+    """As many jobs of a thousand tenants, beside one tenant."""
+    ours, jobs = bench.processes[OURS], bench.sizes.bulk
     for _ in range(bench.sizes.repeats):
-        ours.ask("register_for_tenants", TENANTS, jobs // TENANTS)
-        results.add(OURS, name, ours.ask("drain_plainly", jobs), JOBS)
-    name = f"drain behind {SNAPSHOT:,} jobs done under a held snapshot"
-    bench.say(name)
-    results.add(OURS, name, ours.ask("drain_under_snapshot", SNAPSHOT, 10_000), JOBS)
+        for tenants in (1, TENANTS):
+            bench.say(f"draining {jobs:,} of {tenants:,} tenants")
+            ours.ask("register_for_tenants", tenants, jobs // tenants)
+            rate = ours.ask("drain_plainly", jobs)
+            results.add(OURS, f"drain {jobs:,} jobs of {tenants:,} tenants", rate, JOBS)
+            ours.ask("clear")
+
+
+def under_a_snapshot(bench: Bench, results: Results) -> None:
+    """A live queue, without and with another session's snapshot over all that was done before."""
+    ours = bench.processes[OURS]
+    for held in (False, True):
+        name = f"work off the last 5,000 of {SNAPSHOT:,} jobs" + (" under a held snapshot" if held else "")
+        bench.say(name)
+        results.add(OURS, name, ours.ask("drain_live", SNAPSHOT, 10_000, held), JOBS)
+        ours.ask("clear")
 
 
 def shown_drain(bench: Bench, results: Results) -> None:

@@ -34,11 +34,15 @@ class Results:
     def __init__(self) -> None:
         """Nothing is measured yet."""
         self._values: dict[tuple[str, str, str], list[float]] = {}
-        self.notes: list[str] = []
+        self._absent: dict[str, str] = {}
 
     def add(self, system: str, test: str, value: float, unit: str) -> None:
         """Add one repeat."""
         self._values.setdefault((test, system, unit), []).append(value)
+
+    def absent(self, system: str, why: str) -> None:
+        """Say why a system is not measured."""
+        self._absent[system] = why
 
     @property
     def figures(self) -> list[Figure]:
@@ -63,9 +67,10 @@ class Results:
                 table.add_section()
             table.add_row(figure.test if figure.test != last else "", *_cells(figure, figures))
             last = figure.test
+        for system, why in self._absent.items():
+            table.add_section()
+            table.add_row("not measured", system, why)
         console.print(table)
-        for note in self.notes:
-            console.print(f"- {note}")
 
     def write(self, file: Path) -> None:
         """Write one line of JSON for each figure."""

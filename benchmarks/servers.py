@@ -27,6 +27,8 @@ from durable_jobs.schema.roles import provision
 
 START_S = 180
 STOP_S = 20
+SETTLE_S = 20
+CALM_PERCENT = 25
 
 
 class Servers:
@@ -67,6 +69,15 @@ class Servers:
             if time.monotonic() > give_up:
                 raise TimeoutError(f"no Prefect server: {(self._folder / 'prefect.log').read_text()[-2000:]}")
             time.sleep(0.2)
+        self._let_it_settle()
+
+    def _let_it_settle(self) -> None:
+        """Wait until what the Prefect server does at its start is done: it takes a core for some seconds."""
+        if self._prefect is not None:
+            server = psutil.Process(self._prefect.pid)
+            give_up = time.monotonic() + SETTLE_S
+            while server.cpu_percent(interval=1) > CALM_PERCENT and time.monotonic() < give_up:
+                continue
 
     def stop(self) -> None:
         """Stop both; their data go with the folder."""
@@ -97,11 +108,18 @@ class Servers:
                 total += times.user + times.system
         return total
 
-    def our_urls(self, name: str) -> tuple[str, str]:
-        """Make a database with our schema; return the owner's URL and the application's."""
+    def ours(self, name: str) -> tuple[str, dict[str, str]]:
+        """Make a database with our schema; return the application's URL, and the environment of its process."""
         owner = self.owner_url(name)
         migrate(owner)
-        return owner, provision(owner, secrets.token_urlsafe(16))
+        application = provision(owner, secrets.token_urlsafe(16))
+        return application, {
+            **self.environment,
+            "BENCH_ADMIN_URL": owner,
+            "DURABLE_JOBS_DATABASE_URL": application,
+            "DURABLE_JOBS_MODULES": "benchmarks.systems.ours",
+            "DURABLE_JOBS_POOL_SIZE": "10",
+        }
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from durable_jobs.runtime import Runtime, install
 from durable_jobs.settings import Settings
 from durable_jobs.states import JobState
 
-BENCH = Queue("bench", concurrency=500, max_pending=2_000_000)
+BENCH = Queue("bench", concurrency=1_000, max_pending=2_000_000)
 SHOWN = Queue("shown", concurrency=50, max_pending=100_000)
 _RATE = """
     SELECT count(*) / extract(epoch FROM max(completed_at) - min(started_at))
@@ -83,12 +83,13 @@ class Ours(System):
         """Register for many tenants."""
         for tenant in range(tenants):
             with job_tenant_scope(f"tenant-{tenant:04}"):
-                await register_jobs("BENCH", [{"at": 0, "note": "x"}] * each)
+                await self.register_many(each)
 
     async def drain(self, jobs: int) -> float:
         from durable_jobs.flows.execute_jobs import execute_jobs  # Prefect loads slowly
 
         await execute_jobs(until_empty=True, queues=["bench"])
+        install(self.runtime)
         return self._rate(jobs)
 
     async def drain_shown(self, jobs: int) -> float:
@@ -97,6 +98,7 @@ class Ours(System):
 
         os.environ["DURABLE_JOBS_VISIBLE_TASK_RUNS_PER_SECOND"] = "100000"
         await execute_jobs(until_empty=True, queues=["shown"])
+        install(self.runtime)
         return self._rate(jobs)
 
     async def drain_plainly(self, jobs: int) -> float:
@@ -113,14 +115,15 @@ class Ours(System):
             owner.execute(_HISTORY, [jobs])
             owner.execute("VACUUM (ANALYZE) job_history")
 
-    async def drain_under_snapshot(self, jobs: int, last: int) -> float:
-        """Keep a backlog while another session holds a snapshot, and return the rate of the last jobs.
+    async def drain_live(self, jobs: int, last: int, held: bool) -> float:
+        """Keep a short backlog until so many are done, and return the rate of the last half of the last jobs.
 
-        The backlog is short and the dead entries of all that is done stay in its index.
+        With another session's snapshot held, the dead entries of all that is done stay in the indexes.
         """
-        with psycopg.connect(self._admin) as snapshot:
-            snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            snapshot.execute("SELECT count(*) FROM job_history WHERE state = 'PENDING'")
+        with psycopg.connect(self._admin, autocommit=not held) as other:
+            if held:
+                other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            other.execute("SELECT count(*) FROM job_history WHERE state = 'PENDING'")
             shift = self._shift(until_empty=False)
             working = asyncio.create_task(shift.run())
             for registered in range(BACKLOG, jobs + 1, BACKLOG):
