@@ -1,23 +1,28 @@
 """The shape of the hot path: what a claim and a finish touch does not grow with what lies behind them.
 
-Pages are counted, never time. A snapshot that another session holds keeps every dead index entry.
+Pages are counted, never time. A snapshot that another session holds keeps every dead index entry. That these
+checks see a shape that grows is tested too, by planting some.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from durable_jobs import job_tenant_scope
+from durable_jobs.sql import functions
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.postgres.statements import CLAIM, FINISH
 from durable_jobs.stores.protocols import Claim, Front
+from tests.support.cluster import Urls
 from tests.support.jobs import QUEUE, enter, new_job, succeeded
+from tests.support.stores import open_store
 
 BATCH = 100
 SLACK = 1.3
@@ -65,15 +70,25 @@ class Postgres:
         return self.pages(FINISH, {"tenants": ["acme"], "outcomes": json.dumps(outcomes), "now": None})
 
 
-@pytest.fixture
-def postgres(database_url: str) -> Postgres:
-    with psycopg.connect(database_url, autocommit=True) as session:
-        yield Postgres(session)
+class Place(NamedTuple):
+    """A database that is worked in, and looked at."""
+
+    urls: Urls
+    store: PgJobsStore
+    executor: UUID
+    postgres: Postgres
+    owner: psycopg.Connection
 
 
-@pytest.fixture
-async def executor(pg_store: PgJobsStore) -> UUID:
-    return await enter(pg_store)
+@asynccontextmanager
+async def place(urls: Urls) -> AsyncIterator[Place]:
+    """Work in a database."""
+    with (
+        psycopg.connect(urls.application, autocommit=True) as session,
+        psycopg.connect(urls.admin, autocommit=True) as owner,
+    ):
+        async with open_store(urls.application) as store:
+            yield Place(urls, store, await enter(store), Postgres(session), owner)
 
 
 async def register(store: PgJobsStore, jobs: int) -> None:
@@ -92,61 +107,121 @@ async def work_off(store: PgJobsStore, executor: UUID, jobs: int) -> Claim:
     return claim
 
 
-async def test_claims_and_outcomes_do_not_see_the_history(
-    pg_store: PgJobsStore, executor: UUID, postgres: Postgres, owner_connection: psycopg.Connection
-) -> None:
+async def check_beside_history(here: Place) -> None:
+    """Check that claims and outcomes touch no more beside a long history than beside a short one."""
     seen = []
     for history in (FEW, 10 * MANY):
-        owner_connection.execute(_HISTORY, [history])
-        owner_connection.execute("VACUUM (ANALYZE) job_history")
-        await register(pg_store, 2 * BATCH)
-        claimed = postgres.claim(executor, None)
-        claim = await pg_store.claim(executor, QUEUE, 2 * BATCH)
+        here.owner.execute(_HISTORY, [history])
+        here.owner.execute("VACUUM (ANALYZE) job_history")
+        await register(here.store, 2 * BATCH)
+        claimed = here.postgres.claim(here.executor, None)
+        claim = await here.store.claim(here.executor, QUEUE, 2 * BATCH)
         half = Claim(claim.jobs[:BATCH], [])
-        seen.append((claimed, postgres.finish(half)))
-        await pg_store.finish([succeeded(job) for job in claim.jobs])
+        seen.append((claimed, here.postgres.finish(half)))
+        await here.store.finish([succeeded(job) for job in claim.jobs])
     (claim_few, finish_few), (claim_many, finish_many) = seen
     # A tree of 50,000 entries is one level higher than one of 1,000: a page for each look-up.
-    assert claim_many < claim_few * SLACK + 6 * BATCH
-    assert finish_many < finish_few * SLACK + 6 * BATCH
+    assert claim_many < claim_few * SLACK + 6 * BATCH, "a claim sees the history"
+    assert finish_many < finish_few * SLACK + 6 * BATCH, "a finish sees the history"
 
 
-async def test_outcomes_touch_no_dead_entries_and_claims_step_over_them(
-    pg_store: PgJobsStore, executor: UUID, postgres: Postgres, worker_urls: Any
-) -> None:
-    with psycopg.connect(worker_urls.admin) as snapshot:
+async def check_under_a_snapshot(here: Place) -> None:
+    """Check that outcomes touch no dead entries, and that claims step over them."""
+    with psycopg.connect(here.urls.admin) as snapshot:
         snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         snapshot.execute("SELECT count(*) FROM job_history")
         seen = []
         for jobs in (FEW, MANY):
-            await register(pg_store, jobs + 2 * BATCH)
-            last = await work_off(pg_store, executor, jobs)
-            from_front = postgres.claim(executor, last.fronts)
-            everywhere = postgres.claim(executor, None)
-            waiting = await pg_store.claim(executor, QUEUE, BATCH, fronts=last.fronts)
-            seen.append((from_front, everywhere, postgres.finish(waiting)))
-            await pg_store.finish([succeeded(job) for job in waiting.jobs])
-            await work_off(pg_store, executor, BATCH)
+            await register(here.store, jobs + 2 * BATCH)
+            last = await work_off(here.store, here.executor, jobs)
+            from_front = here.postgres.claim(here.executor, last.fronts)
+            everywhere = here.postgres.claim(here.executor, None)
+            waiting = await here.store.claim(here.executor, QUEUE, BATCH, fronts=last.fronts)
+            seen.append((from_front, everywhere, here.postgres.finish(waiting)))
+            await here.store.finish([succeeded(job) for job in waiting.jobs])
+            await work_off(here.store, here.executor, BATCH)
     (front_few, full_few, finish_few), (front_many, full_many, finish_many) = seen
-    assert front_many < front_few * SLACK
-    assert finish_many < finish_few * SLACK
+    assert front_many < front_few * SLACK, "a claim does not step over dead entries"
+    assert finish_many < finish_few * SLACK, "a finish touches dead entries"
     # The dead entries are there: a claim that looks everywhere reads them.
     assert full_many - front_many > (full_few - front_few) * 2
 
 
-async def test_the_claim_reads_its_index_in_order(
-    pg_store: PgJobsStore, postgres: Postgres, owner_connection: psycopg.Connection
+async def test_claims_and_outcomes_do_not_see_the_history(urls: Urls) -> None:
+    async with place(urls) as here:
+        await check_beside_history(here)
+
+
+async def test_outcomes_touch_no_dead_entries_and_claims_step_over_them(urls: Urls) -> None:
+    async with place(urls) as here:
+        await check_under_a_snapshot(here)
+
+
+Check = Callable[[Place], Awaitable[None]]
+
+BY_PRIMARY_KEY = "WHERE h.job_id = o.job_id AND h.completed_at IS NULL AND h.claim_token = o.claim_token"
+BY_WHAT_RUNS = (
+    "WHERE h.state = 'RUNNING' AND h.executor_id = (SELECT r.executor_id FROM job_executors r)"
+    " AND h.claim_token = o.claim_token"
+)
+STEPS_OVER = "AND j.run_at >= v_front AND j.run_at <= v_now"
+
+
+def replaced(function: str, right: str, wrong: str) -> str:
+    """Return a function of the database with a fault in it."""
+    text = functions()[function]
+    assert right in text, "the function no longer reads as the plant expects"
+    return text.replace(right, wrong)
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "found"),
+    [
+        (
+            lambda: replaced("finish_jobs", BY_PRIMARY_KEY, BY_WHAT_RUNS),
+            check_under_a_snapshot,
+            "a finish touches dead entries",
+        ),
+        (
+            lambda: replaced("claim_jobs", STEPS_OVER, "AND j.run_at <= v_now"),
+            check_under_a_snapshot,
+            "a claim does not step over dead entries",
+        ),
+        (lambda: "DROP INDEX job_history_claim", check_beside_history, "a claim sees the history"),
+        (
+            lambda: "ALTER TABLE job_history DROP CONSTRAINT job_history_pkey",
+            check_beside_history,
+            "a (claim|finish) sees the history",
+        ),
+    ],
+    ids=["finish by what runs", "claim from the beginning", "no index of claims", "no primary key"],
+)
+async def test_a_shape_that_grows_is_found(
+    plant: Callable[[], str], check: Check, found: str, new_database: Callable[[], Urls]
 ) -> None:
-    owner_connection.execute(_HISTORY, [MANY])
-    await register(pg_store, FEW)
-    owner_connection.execute("ANALYZE job_history")
-    with postgres.session.transaction():
-        postgres.session.execute("SELECT set_tenants(ARRAY['acme'])")
-        [plan] = postgres.session.execute(
-            "EXPLAIN (FORMAT JSON) SELECT job_id FROM job_history WHERE queue = 'work' AND tenant_id = 'acme'"
-            " AND state = 'PENDING' AND claim_order = 0 AND run_at <= now() AND crash_count = 0"
-            " ORDER BY run_at, job_id LIMIT 100 FOR UPDATE SKIP LOCKED"
-        ).fetchone()
+    urls = new_database()
+    with psycopg.connect(urls.admin, autocommit=True) as owner:
+        owner.execute(plant())
+    async with place(urls) as here:
+        with pytest.raises(AssertionError, match=found):
+            await check(here)
+
+
+async def test_the_claim_reads_its_index_in_order(
+    urls: Urls,
+) -> None:
+    async with place(urls) as here:
+        here.owner.execute(_HISTORY, [MANY])
+        await register(here.store, FEW)
+        here.owner.execute("ANALYZE job_history")
+        session = here.postgres.session
+        with session.transaction():
+            session.execute("SELECT set_tenants(ARRAY['acme'])")
+            [plan] = session.execute(
+                "EXPLAIN (FORMAT JSON) SELECT job_id FROM job_history WHERE queue = 'work'"
+                " AND tenant_id = 'acme' AND state = 'PENDING' AND claim_order = 0 AND run_at <= now()"
+                " AND crash_count = 0 ORDER BY run_at, job_id LIMIT 100 FOR UPDATE SKIP LOCKED"
+            ).fetchone()
     nodes = json.dumps(plan)
     assert "job_history_claim" in nodes
     assert "Seq Scan" not in nodes
