@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_jobs.redis_health.address import RedisAddress
+from durable_jobs.redis_health.announce import HealthStates, reporting_loss
 from durable_jobs.redis_health.target import RedisTarget
 from durable_jobs.retention.walking import Budget
 
@@ -89,10 +90,12 @@ async def purge_redis(
     *,
     prefix: str = PREFIX,
     dry_run: bool = False,
+    states: HealthStates | None = None,
 ) -> RedisPurged:
     """Purge jobs that finished longer ago than `kept_for`, by the server's clock.
 
     A Redis that is away or refuses is told in `fault`, so that it does not keep the database from being purged.
+    With the memory of the health checks, `states`, its loss is an event at once.
     """
     purged = RedisPurged(None if target is None else target.address.endpoint)
     if target is None:
@@ -100,7 +103,7 @@ async def purge_redis(
     from redis.exceptions import RedisError  # the client loads slowly and few configure Redis
 
     try:
-        async with _client(target.address) as client:
+        async with _watched(target, states), _client(target.address) as client:
             before = await _before(client, kept_for)
             async for queue in _queues(client, prefix):
                 for state in FINISHED:
@@ -153,6 +156,10 @@ async def _queues(client: Redis, prefix: str) -> AsyncIterator[str]:
         if ":" not in name and name not in seen:
             seen.add(name)
             yield name
+
+
+def _watched(target: RedisTarget, states: HealthStates | None) -> AbstractAsyncContextManager[None]:
+    return nullcontext() if states is None else reporting_loss(target, states)
 
 
 @asynccontextmanager

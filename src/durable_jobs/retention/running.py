@@ -23,6 +23,7 @@ from durable_jobs.retention.verifying import Verdict, verify
 from durable_jobs.retention.walking import Budget
 from durable_jobs.settings import Settings
 from durable_jobs.states import LIVE
+from durable_jobs.stores.postgres.health import PgHealthStates
 from durable_jobs.stores.retention import Limits, PurgeTotals, RetentionStore
 
 TIME_BUDGET = timedelta(minutes=30)
@@ -83,17 +84,21 @@ class PurgeRun:
     async def purge_redis(self) -> RedisPurged:
         """Purge finished BullMQ jobs, when a Redis is configured; in a dry run only count them.
 
-        They belong to no tenant, so a purge of some tenants leaves them alone.
+        They belong to no tenant, so a purge of some tenants leaves them alone. A Redis that is lost here is an
+        event at once, as if `redis-health` had found it.
         """
-        if self._tenants is not None:
+        target = target_of_settings(self._settings)
+        if self._tenants is not None or target is None:
             return self.redis
-        self.redis = await purge_redis(
-            target_of_settings(self._settings),
-            self.periods.redis,
-            self._budget,
-            prefix=self._prefix,
-            dry_run=self.dry_run,
-        )
+        async with PgHealthStates.from_settings(self._settings) as states:
+            self.redis = await purge_redis(
+                target,
+                self.periods.redis,
+                self._budget,
+                prefix=self._prefix,
+                dry_run=self.dry_run,
+                states=states,
+            )
         return self.redis
 
     async def verify(self) -> None:

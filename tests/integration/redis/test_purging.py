@@ -178,3 +178,8 @@ async def test_a_redis_that_is_away_fails_the_purge_after_the_database_was_purge
             await run.purge_redis()
             await run.verify()
     assert rows_of(owner_connection, "job_history") == 0
+    # Whoever loses Redis says so at once; the next look of `redis-health` has nothing new to say.
+    said = owner_connection.execute(
+        "SELECT event, payload ->> 'kind' FROM job_events WHERE event LIKE 'redis%'"
+    )
+    assert said.fetchall() == [("redis.health.connection_failed", "refused")]

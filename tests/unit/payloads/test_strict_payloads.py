@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, StrEnum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -198,6 +198,7 @@ def test_the_same_set_of_texts_has_the_same_hash_in_every_process() -> None:
     hashes = {
         subprocess.run(
             [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[3],
             env=os.environ | {"PYTHONHASHSEED": seed},
             check=True,
             capture_output=True,
