@@ -7,11 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -90,18 +89,23 @@ class ApiServer:
         self._log.close()
         Path(self._log.name).unlink()
 
+    def __enter__(self) -> Self:
+        try:
+            self.wait_until_live()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def client(self, *args: Any, **kwargs: Any) -> httpx.Client:
         """Return a client with a token; see `token`."""
         return httpx.Client(base_url=self.url, headers=bearer(*args, **kwargs), timeout=60)
 
 
-@contextmanager
-def served(database_url: str, *options: str, modules: str = "", **variables: str) -> Iterator[ApiServer]:
-    """Serve the API for the block, with tokens and without a limit of rate unless the variables say otherwise."""
+def served(database_url: str, *options: str, modules: str = "", **variables: str) -> ApiServer:
+    """Start an API with tokens and without a limit of rate, unless the variables say otherwise; use it by `with`."""
     given = {"DURABLE_JOBS_JWT_SECRET": SECRET, "DURABLE_JOBS_API_RATE_LIMIT": "0"} | variables
-    server = ApiServer(database_url, *options, modules=modules, **given)
-    try:
-        server.wait_until_live()
-        yield server
-    finally:
-        server.stop()
+    return ApiServer(database_url, *options, modules=modules, **given)

@@ -104,11 +104,9 @@ def test_a_cursor_of_one_process_is_good_in_another(
     api: ApiServer, client: httpx.Client, owner_connection: psycopg.Connection, worker_urls: Urls
 ) -> None:
     add_of_one_instant(owner_connection, 3)
-    with served(worker_urls.application) as one, served(worker_urls.application) as other:
-        with one.client() as first:
-            cursor = first.get("/jobs", params={"limit": 1}).json()["nextCursor"]
-        with other.client() as second:
-            assert len(second.get("/jobs", params={"cursor": cursor}).json()["jobs"]) == 2
+    cursor = client.get("/jobs", params={"limit": 1}).json()["nextCursor"]
+    with served(worker_urls.application) as other, other.client() as second:
+        assert len(second.get("/jobs", params={"cursor": cursor}).json()["jobs"]) == 2
 
 
 def test_filters(api: ApiServer, client: httpx.Client, owner_connection: psycopg.Connection) -> None:
