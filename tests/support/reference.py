@@ -1,4 +1,4 @@
-"""The generated parts of docs/reference: options from the commands, settings from their class.
+"""The generated parts of docs/reference: options from the commands, settings from their class, endpoints.
 
 `python -m tests.support.reference` writes them anew; a test compares.
 """
@@ -12,11 +12,14 @@ from typing import Any
 
 import typer
 
+from durable_jobs.api.app import create_app
 from durable_jobs.cli.main import app
+from durable_jobs.registry import Registry
 from durable_jobs.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 _OPTIONS = re.compile(r"(<!-- options of ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_ENDPOINTS = re.compile(r"(<!-- endpoints -->\n).*?(<!-- end -->)", re.DOTALL)
 _SETTINGS = re.compile(r"(<!-- settings -->\n).*?(<!-- end -->)", re.DOTALL)
 HOME = "`~/.durable-jobs`; as root `/var/lib/durable-jobs`"
 
@@ -43,6 +46,28 @@ def settings(text: str) -> str:
     rows = [f"| `DURABLE_JOBS_{n.upper()}` | {f.description} | {_default(n)} |" for n, f in _fields()]
     table = "\n".join(["| Setting | Meaning | Default |", "|---|---|---|", *rows])
     return _SETTINGS.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
+
+
+def http_api(text: str) -> str:
+    """Return http-api.md with the endpoints that the OpenAPI document has."""
+    document = create_app(
+        Settings(database_url="postgresql://nobody@nowhere/nothing"), Registry.of([])
+    ).openapi()
+    rows = [
+        _endpoint(method, path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    table = "\n".join(["| Request | Scope | What it does | Parameters |", "|---|---|---|---|", *rows])
+    return _ENDPOINTS.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
+
+
+def _endpoint(method: str, path: str, operation: Any) -> str:
+    scopes = [scope for one in operation.get("security", []) for scopes in one.values() for scope in scopes]
+    about = " ".join(operation["description"].split("\n\n")[0].split())
+    inside = ("query", "header")
+    names = [f"`{given['name']}`" for given in operation.get("parameters", []) if given["in"] in inside]
+    return f"| `{method.upper()} {path}` | {', '.join(scopes)} | {about} | {', '.join(names)} |"
 
 
 def _options(name: str) -> str:
@@ -73,6 +98,6 @@ def _default(name: str) -> str:
 
 
 if __name__ == "__main__":
-    for file, generated in (("cli.md", cli), ("settings.md", settings)):
+    for file, generated in (("cli.md", cli), ("settings.md", settings), ("http-api.md", http_api)):
         path = FOLDER / file
         path.write_text(generated(path.read_text("utf-8")), "utf-8")

@@ -13,7 +13,12 @@ AGAIN = "write it anew: python -m tests.support.reference"
 
 
 @pytest.mark.parametrize(
-    ("file", "generated"), [("cli.md", reference.cli), ("settings.md", reference.settings)]
+    ("file", "generated"),
+    [
+        ("cli.md", reference.cli),
+        ("settings.md", reference.settings),
+        ("http-api.md", reference.http_api),
+    ],
 )
 def test_the_generated_parts_are_up_to_date(file: str, generated: Callable[[str], str]) -> None:
     text = (reference.FOLDER / file).read_text("utf-8")

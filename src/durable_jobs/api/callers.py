@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import structlog
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from durable_jobs.api.problems import Refusal
@@ -43,7 +43,9 @@ _BEARER = HTTPBearer(auto_error=False, description="A JWT with the scopes `submi
 def needing(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """Return a dependency that gives the caller, or refuses one whose token lacks the scope."""
 
-    async def check(request: Request, _: Annotated[object, Depends(_BEARER)]) -> Caller:
+    told = Security(_BEARER, scopes=[str(scope)])
+
+    async def check(request: Request, _: object = told) -> Caller:
         caller: Caller = request.scope["caller"]
         if scope in caller.scopes:
             return caller

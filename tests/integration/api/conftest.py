@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.api_server import ApiServer, served
 from tests.support.cluster import Urls, empty
+from tests.support.command import Command
 from tests.support.probes import PgProbe
 
 WORK = str(Path(__file__).with_name("work.py"))
@@ -41,3 +42,13 @@ def client(api: ApiServer) -> Iterator[httpx.Client]:
     """A caller of the tenant `acme` with every scope."""
     with api.client() as caller:
         yield caller
+
+
+@pytest.fixture
+def command(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """The command on the database of the API, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    settings = {"DURABLE_JOBS_DATABASE_URL": database_url, "DURABLE_JOBS_MODULES": WORK}
+    return Command(monkeypatch, capsys, settings)

@@ -120,7 +120,9 @@ def test_filters(api: ApiServer, client: httpx.Client, owner_connection: psycopg
         ({"since": "2000-01-01T00:00:00Z"}, {job_id, other}),
         ({"state": "SUCCEEDED"}, set()),
     ):
-        jobs = client.get("/jobs", params=params).json()["jobs"]
+        answer = client.get("/jobs", params=params)
+        assert answer.status_code == 200, answer.text
+        jobs = answer.json()["jobs"]
         assert {job["jobId"] for job in jobs} == ids, params
         assert all("payload" not in job and "result" not in job for job in jobs)
     for wrong in ({"state": "DONE"}, {"limit": 0}, {"limit": 1001}, {"since": "yesterday"}, {"sort": "asc"}):

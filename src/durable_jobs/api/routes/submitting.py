@@ -6,7 +6,8 @@ import asyncio
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Body, Header, Request, Response
+from fastapi.openapi.models import Example
 
 from durable_jobs.api.access import Access, AppAccess
 from durable_jobs.api.answers import answer_json
@@ -22,6 +23,20 @@ router = APIRouter(tags=["jobs"])
 LARGE = 100_000
 """Characters of a payload that is validated beside the event loop, so that others need not wait for it."""
 REPLAYED = {"Idempotent-Replayed": "true"}
+_ARCHIVE = {"source": "/data/letter.pdf", "store": "/archive"}
+_EXAMPLES: dict[str, Example] = {
+    "archive a document": {"value": {"type": "DOCUMENT_ARCHIVE", "data": _ARCHIVE}},
+    "once, first in the queue, and not before a time": {
+        "value": {
+            "type": "DOCUMENT_ARCHIVE",
+            "data": _ARCHIVE,
+            "idempotencyKey": "letter-2030-01-31",
+            "correlationId": "order-4711",
+            "priority": 10,
+            "runAt": "2030-01-31T08:00:00+01:00",
+        }
+    },
+}
 
 
 @router.post(
@@ -41,7 +56,7 @@ REPLAYED = {"Idempotent-Replayed": "true"}
     },
 )
 async def submit_job(
-    body: SubmitJob,
+    body: Annotated[SubmitJob, Body(openapi_examples=_EXAMPLES)],
     request: Request,
     caller: Submitter,
     access: AppAccess,
