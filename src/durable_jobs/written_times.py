@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,7 +14,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _ISO_DURATION = TypeAdapter(timedelta)
 
 
-class Since(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Since:
     """A moment, or how long before now; now is the store's, whatever this machine's clock says."""
 
     at: datetime | None = None

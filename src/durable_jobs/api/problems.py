@@ -1,6 +1,6 @@
 """Every error of the API is one problem document (RFC 9457): what is wrong, where, and the way out.
 
-Invariant: a document holds no value of a request and nothing of the server's insides.
+Invariant: a document holds no value of a payload and nothing of the server's insides.
 """
 
 from __future__ import annotations

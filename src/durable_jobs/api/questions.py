@@ -16,7 +16,7 @@ def _since(value: Any) -> Since:
     if not isinstance(value, str):
         raise ValueError("a time or a duration is expected")
     try:
-        return since("it is", value)
+        return since("this", value)
     except BadInput as error:
         raise ValueError(str(error)) from error
 
@@ -25,7 +25,7 @@ def _duration(value: Any) -> timedelta:
     if not isinstance(value, str):
         raise ValueError("a duration is expected")
     try:
-        return duration("it is", value)
+        return duration("this", value)
     except BadInput as error:
         raise ValueError(str(error)) from error
 

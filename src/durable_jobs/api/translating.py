@@ -153,7 +153,7 @@ def _sentence(fault: Mapping[str, Any]) -> str:
         return "there is no such field; leave it out, or check how it is written"
     if fault["type"] == "model_attributes_type":
         return "it must be a JSON object, sent with Content-Type: application/json"
-    return str(fault["msg"])
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _of_http(error: HTTPException, scope: Mapping[str, Any]) -> Refusal:
