@@ -57,7 +57,7 @@ class FinishedCount(NamedTuple):
     gone: int
     """Purged, or in a dry run due."""
     kept: int
-    """Kept because a parent waits for them."""
+    """Kept because a parent waits for them, or somebody holds them."""
     left: int
     """Due and still there."""
 

@@ -68,7 +68,7 @@ def test_a_store_that_is_away_is_told_with_code_4_in_bounded_time(
     begun = time.monotonic()
     result = command(*arguments)
     assert (result.code, result.out) == (4, "")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert "the database did not answer within 0.5 s" in result.err
     assert "Connection refused" in result.err
     assert "topsecret" not in result.err

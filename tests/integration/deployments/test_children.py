@@ -108,7 +108,7 @@ def test_who_does_not_end_in_time_is_killed(tmp_path: Path, child: Callable[[str
     wait_for(lambda: program.last_words() == "up")
     began = time.monotonic()
     marked.stop(marked.marked_processes(tmp_path), timedelta(seconds=0.5), lambda: False)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert not program.is_running
 
 
@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_ends_the_waiting(tmp_path: Path, child: Callable[[str],
     wait_for(lambda: program.last_words() == "up")
     began = time.monotonic()
     marked.stop(marked.marked_processes(tmp_path), timedelta(seconds=60), lambda: True)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert not program.is_running
 
 

@@ -114,7 +114,7 @@ def test_a_stop_is_a_clean_shutdown(cluster: PostgresCluster, home: Path) -> Non
     with psycopg.connect(cluster.admin_url()):
         began = time.monotonic()
         cluster.stop()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert "database system is shut down" in (home / "postgres.log").read_text()
     cluster.start()
     assert "was interrupted" not in (home / "postgres.log").read_text()

@@ -17,6 +17,8 @@ import redis
 from durable_jobs.embedded.ports import free_port
 from tests.integration.redis.certificates import ServerFiles
 
+BUSY = 3.0
+"""Seconds that a busy machine may add to a bound: what is tested is that nobody waits for the server."""
 _PATIENCE = 60
 
 

@@ -16,7 +16,7 @@ from durable_jobs.redis_health.deadline import PROBE_BUDGET, Deadline
 from durable_jobs.redis_health.lookup import ask_the_system
 from durable_jobs.redis_health.trouble import Trouble
 from tests.integration.redis import peers
-from tests.integration.redis.servers import RedisServer
+from tests.integration.redis.servers import BUSY, RedisServer
 
 SHORT = timedelta(seconds=0.8)
 """Enough for a server on this machine; keeps the tests of silence short."""
@@ -30,7 +30,7 @@ async def look(
     """Check the connection; the answer must come within the budget, two seconds."""
     started = time.monotonic()
     results = await check_connection(RedisTarget(name="test", url=url), limits=limits, budget=budget)
-    assert time.monotonic() - started < budget.total_seconds()
+    assert time.monotonic() - started < budget.total_seconds() + BUSY
     return {result.check: result for result in results}
 
 
@@ -88,7 +88,7 @@ async def test_a_silent_name_server_is_given_up_and_leaves_no_process() -> None:
     with pytest.raises(Trouble, match="no name server answered") as caught:
         await ask_the_system("redis.example", Deadline(SHORT), command=hanging)
     assert caught.value.kind == "unresolved"
-    assert time.monotonic() - started < SHORT.total_seconds()
+    assert time.monotonic() - started < SHORT.total_seconds() + BUSY
 
 
 async def test_a_slow_server_is_connected_and_its_latency_warns(server: RedisServer) -> None:
@@ -101,8 +101,8 @@ async def test_a_slow_server_is_connected_and_its_latency_warns(server: RedisSer
 
 
 async def test_a_server_too_slow_to_finish_is_connected_and_its_latency_warns(server: RedisServer) -> None:
-    async with peers.delaying(server.port, 0.4) as port:
-        results = await look(f"redis://:invented@127.0.0.1:{port}", budget=SHORT)
+    async with peers.delaying(server.port, 0.9) as port:
+        results = await look(f"redis://:invented@127.0.0.1:{port}")
     assert results[CheckName.CONNECTION].outcome is Outcome.OK
     assert (results[CheckName.LATENCY].kind, results[CheckName.ROLE].kind) == ("too_slow", "too_slow")
 

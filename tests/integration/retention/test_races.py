@@ -14,7 +14,9 @@ import psycopg
 from durable_jobs.errors import DurableJobsError
 from durable_jobs.retention import Budget, Periods, purge
 from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.stores.retention import Limits
 from durable_jobs.tenants import job_tenant_scope
+from tests.support.cluster import Urls
 from tests.support.history import DAY, add_chain, add_job
 from tests.support.purges import FLOOR
 
@@ -80,3 +82,28 @@ async def test_ret1_no_chain_is_ever_cut_whatever_happens_meanwhile(
         [limits.jobs_before, limits.jobs_before],
     )
     assert left.fetchone() == (0,)
+
+
+def locked(owner: psycopg.Connection, alone: list[UUID], roots: list[UUID], limits: Limits) -> int:
+    """Return how many rows a purge that has looked at these jobs would take now."""
+    [(rows,)] = owner.execute(
+        "SELECT cardinality(lock_due_jobs(%s, %s, %s))", [alone, roots, limits.jobs_before]
+    ).fetchall()
+    return int(rows)
+
+
+async def test_what_changed_between_the_look_and_the_lock_is_left_alone(
+    pg_store: PgJobsStore, owner: psycopg.Connection, urls: Urls
+) -> None:
+    limits = await Periods().limits(pg_store, FLOOR)
+    single = add_job(owner, OLD)
+    old = add_chain(owner, [OLD, OLD])
+    young = add_chain(owner, [OLD, DAY])
+    assert locked(owner, [single], [old[0]], limits) == 3
+    # Looked at as a job without a retry, which it has by now.
+    assert locked(owner, [old[0]], [], limits) == 0
+    assert locked(owner, [], [young[0]], limits) == 0
+    with psycopg.connect(urls.admin) as somebody:
+        somebody.execute("SELECT FROM job_history WHERE job_id = ANY (%s) FOR UPDATE", [[single, old[1]]])
+        assert locked(owner, [single], [old[0]], limits) == 0
+    assert locked(owner, [single], [old[0]], limits) == 3

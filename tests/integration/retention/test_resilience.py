@@ -175,7 +175,7 @@ async def test_the_time_budget_holds_and_the_next_runs_go_on(
     limits = await Periods().limits(pg_store, FLOOR)
     began = time.monotonic()
     purged = await purge(pg_store, None, limits, Budget(timedelta(milliseconds=300)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert purged.out_of_time
     assert 0 < purged.total < MANY
     left = (await look(pg_store, limits)).total("due")

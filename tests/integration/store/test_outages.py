@@ -28,7 +28,7 @@ from tests.support.stores import open_store
 from tests.support.tcp_proxy import TcpProxy, proxied
 
 BOUND = timedelta(seconds=2)
-SLACK = timedelta(seconds=1.5)
+SLACK = timedelta(seconds=5)
 Call = Callable[[], Awaitable[object]]
 
 

@@ -79,3 +79,9 @@ def test_every_flow_is_last_in_its_file_and_short() -> None:
         assert isinstance(last, (ast.FunctionDef, ast.AsyncFunctionDef)), file
         assert last.name == file.stem
         assert (last.end_lineno or 0) - last.lineno < 50, file
+
+
+def test_the_map_of_the_architecture_has_every_package() -> None:
+    table = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    packages = {file.parent.name for file in (ROOT / "src" / "durable_jobs").glob("*/__init__.py")}
+    assert [name for name in sorted(packages) if f"`{name}" not in table] == []
