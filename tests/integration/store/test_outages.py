@@ -27,8 +27,9 @@ from tests.support.jobs import QUEUE, enter, new_job
 from tests.support.stores import open_store
 from tests.support.tcp_proxy import TcpProxy, proxied
 
-BOUND = timedelta(seconds=2)
-SLACK = timedelta(seconds=5)
+BOUND = timedelta(seconds=4)
+SLACK = timedelta(seconds=3.5)
+"""What a busy machine may add; less than the bound, so that nobody waits for it twice."""
 Call = Callable[[], Awaitable[object]]
 
 
@@ -97,6 +98,25 @@ async def test_a_restart(cluster: PostgresCluster, own_store: PgJobsStore) -> No
         cluster.start()
     await eventually(lambda: works(own_store))
     assert await works(own_store)
+
+
+async def test_one_failing_call_finds_all_broken_connections(own: Urls, own_store: PgJobsStore) -> None:
+    async def hold() -> None:
+        await own_store._db.fetch("SELECT pg_sleep(1)", {})
+
+    await asyncio.gather(hold(), hold(), hold())
+    with psycopg.connect(own.admin, autocommit=True) as owner:
+        [*killed] = owner.execute(
+            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'durable-jobs'"
+        )
+    assert len(killed) > 1
+    with pytest.raises(StoreUnavailable):
+        await own_store.tenants("any")
+    # What the failure set going has ended.
+    await eventually(lambda: not own_store._db._abandoned)
+    for _ in range(3):
+        await own_store.tenants("any")
 
 
 async def test_a_heart_beats_again_after_a_restart(cluster: PostgresCluster, own_store: PgJobsStore) -> None:
@@ -184,7 +204,7 @@ async def test_silence_on_the_wire(own: Urls, proxy: TcpProxy) -> None:
         tasks = len(asyncio.all_tasks())
         proxy.go_silent()
         for _ in range(2):
-            await fails_in_time(store, "did not answer within 2 s", at_once=5)
+            await fails_in_time(store, f"did not answer within {BOUND.total_seconds():g} s", at_once=5)
         proxy.restore()
         proxy.reset()
         await eventually(lambda: works(store))
