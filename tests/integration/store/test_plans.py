@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -97,11 +98,11 @@ async def test_overdue_jobs_are_failed_as_many_as_asked(skewed: tuple[PgJobsStor
     assert len(ids) == len(set(ids))
 
 
-def buffers_of_a_claim(urls: Urls) -> int:
+def buffers_of_a_claim(urls: Urls, executor: UUID) -> int:
     """Return how many pages a claim of one job touches; the claim is taken back."""
-    call = "SELECT * FROM claim_jobs(gen_random_uuid(), 'work', 1, '', NULL, NULL)"
+    call = f"SELECT * FROM claim_jobs('{executor}', 'work', 1, '', NULL, NULL)"
     with psycopg.connect(urls.application) as connection:
-        connection.execute(call)
+        assert len(connection.execute(call).fetchall()) == 1
         connection.rollback()
         row = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {call}").fetchone()
         connection.rollback()
@@ -114,6 +115,7 @@ def buffers_of_a_claim(urls: Urls) -> int:
 async def test_delayed_jobs_at_the_head_cost_nothing(
     pg_store: PgJobsStore, urls: Urls, owner_connection: psycopg.Connection, ahead: str
 ) -> None:
+    executor = await enter(pg_store)
     later = datetime.now(UTC) + timedelta(hours=1)
     with job_tenant_scope("m"):
         await pg_store.register_idempotent([new_job()])
@@ -123,7 +125,7 @@ async def test_delayed_jobs_at_the_head_cost_nothing(
             for _ in range(len(costs) * 19 + 1):
                 await pg_store.register_idempotent([new_job(priority=5, run_at=later) for _ in range(200)])
         owner_connection.execute("ANALYZE job_history")
-        costs.append(buffers_of_a_claim(urls))
+        costs.append(buffers_of_a_claim(urls, executor))
     few, many = costs
     assert many <= few + 10, f"200 delayed jobs cost {few} pages, 4,000 cost {many}"
 
@@ -137,12 +139,12 @@ async def test_a_claim_costs_the_same_beside_a_long_history(
     jobs = (await pg_store.claim(executor, QUEUE, 200)).jobs
     await pg_store.finish([succeeded(job) for job in jobs])
     owner_connection.execute("VACUUM ANALYZE job_history")
-    few = buffers_of_a_claim(urls)
+    few = buffers_of_a_claim(urls, executor)
     owner_connection.execute(
         "INSERT INTO job_history (job_id, tenant_id, job_type, queue, state, payload, payload_hash, result,"
         " root_job_id, completed_at) SELECT id, 'acme', 'WORK', 'work', 'SUCCEEDED', '{}', 'h', '{}', id, now()"
         " FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 20000)) ids"
     )
     owner_connection.execute("VACUUM ANALYZE job_history")
-    many = buffers_of_a_claim(urls)
+    many = buffers_of_a_claim(urls, executor)
     assert many <= few + 10, f"{few} pages beside 200 finished jobs, {many} beside 20,000"
