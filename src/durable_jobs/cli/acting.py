@@ -25,15 +25,13 @@ from durable_jobs.cli.in_bulk import (
     retry_some,
 )
 from durable_jobs.cli.output import answer, answer_json, say
-from durable_jobs.cli.running import declared, user, with_store
-from durable_jobs.errors import DurableJobsError, NotAllowed, StoreUnavailable
+from durable_jobs.cli.where import Jobs, with_jobs
+from durable_jobs.errors import DurableJobsError, StoreUnavailable
 from durable_jobs.jobs import Job
-from durable_jobs.runtime import Runtime
 from durable_jobs.states import JobState
-from durable_jobs.stores.postgres import PgJobsStore
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the jobs.")]
-Act = Callable[[Runtime, PgJobsStore, UUID], Awaitable[Job]]
+Act = Callable[[Jobs, UUID], Awaitable[Job]]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,10 +49,13 @@ def cancel(job_ids: Ids, tenant: Tenant = TENANT, as_json: Json = False) -> None
     Example: durable-jobs cancel 0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55
     """
 
-    async def act(_: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
-        return await store.cancel(job_id, by=user())
-
-    _each(job_ids, tenant, act, lambda job: f"{job.job_id} {_cancelled(job)}", as_json=as_json)
+    _each(
+        job_ids,
+        tenant,
+        lambda jobs, job_id: jobs.cancel(job_id),
+        lambda job: f"{job.job_id} {_cancelled(job)}",
+        as_json=as_json,
+    )
 
 
 def retry(
@@ -74,7 +75,13 @@ def retry(
     """
     some = chosen(job_ids, job_type, since, reason_like, dry_run=dry_run, tenant=tenant, as_json=as_json)
     if some is None:
-        _each(job_ids or [], tenant, _retry, lambda job: str(job.job_id), as_json=as_json)
+        _each(
+            job_ids or [],
+            tenant,
+            lambda jobs, one: jobs.retry(one),
+            lambda job: str(job.job_id),
+            as_json=as_json,
+        )
     else:
         retry_some(some)
 
@@ -96,28 +103,15 @@ def resubmit(
     """
     some = chosen(job_ids, job_type, since, reason_like, dry_run=dry_run, tenant=tenant, as_json=as_json)
     if some is None:
-        _each(job_ids or [], tenant, _resubmit, lambda job: str(job.job_id), as_json=as_json)
+        _each(
+            job_ids or [],
+            tenant,
+            lambda jobs, one: jobs.resubmit(one),
+            lambda job: str(job.job_id),
+            as_json=as_json,
+        )
     else:
         resubmit_some(some)
-
-
-async def _retry(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
-    known = await store.get(job_id)
-    queue = declared(runtime).queue(known.queue)
-    job = await store.retry(job_id, max_pending=queue.max_pending, by=user())
-    if job.state is JobState.ABANDONED:
-        raise NotAllowed(
-            f"job {job_id} has had its {job.max_retries} retries and is ABANDONED now;"
-            f" once the cause is removed: durable-jobs resubmit {job_id}"
-        )
-    return job
-
-
-async def _resubmit(runtime: Runtime, store: PgJobsStore, job_id: UUID) -> Job:
-    known = await store.get(job_id)
-    queue = declared(runtime).queue(known.queue)
-    retryable = declared(runtime).job_type(known.job_type).retryable
-    return await store.resubmit(job_id, max_pending=queue.max_pending, retryable=retryable, by=user())
 
 
 def _each(
@@ -125,11 +119,11 @@ def _each(
 ) -> None:
     wanted = list(dict.fromkeys(arguments.job_id(text) for text in job_ids))
 
-    async def work(runtime: Runtime, store: PgJobsStore) -> int:
+    async def work(jobs: Jobs) -> int:
         worst = 0
         for n, job_id in enumerate(wanted):
             try:
-                job = await act(runtime, store, job_id)
+                job = await act(jobs, job_id)
             except StoreUnavailable as error:
                 raise StoreUnavailable(f"{error}{_left(wanted[n:])}") from error
             except DurableJobsError as error:
@@ -142,7 +136,7 @@ def _each(
                 answer(shown(job))
         return worst
 
-    if worst := with_store(tenant, work):
+    if worst := with_jobs(tenant, work):
         raise typer.Exit(worst)
 
 

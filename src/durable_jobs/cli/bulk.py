@@ -19,6 +19,7 @@ from durable_jobs.cli.options import SubmitOptions
 from durable_jobs.cli.output import answer, say
 from durable_jobs.cli.reading import Line, Requests
 from durable_jobs.cli.running import INTERRUPTED, declared, user, with_store
+from durable_jobs.cli.where import require_database
 from durable_jobs.errors import BadInput, DurableJobsError, JobNotFound, StoreUnavailable
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.registration import MAX_BULK, prepare, register_all
@@ -150,4 +151,5 @@ def _acknowledge() -> None:
 
 def submit_lines(requests: Requests, options: SubmitOptions) -> None:
     """Register all lines; see `Bulk.register`."""
+    require_database("JSON Lines")
     with_store(options.tenant, Bulk(requests, options).register)

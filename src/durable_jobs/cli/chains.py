@@ -7,13 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from durable_jobs.cli.output import answer, answer_json, printable, table
-from durable_jobs.cli.running import with_store
+from durable_jobs.cli.where import Jobs, with_jobs
 from durable_jobs.dead_letters.store import ChainEvent
 from durable_jobs.dead_letters.story import chain_document, what_remains
 from durable_jobs.jobs import Job
 from durable_jobs.moments import for_people
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
 
 _HEADS = ("JOB ID", "ATTEMPT", "STATE", "ENDED", "WENT ON BY", "REASON")
 _ACTS = ("jobs.job.retried", "jobs.job.resubmitted", "jobs.job.abandoned", "jobs.job.cancelled")
@@ -22,11 +20,10 @@ _ACTS = ("jobs.job.retried", "jobs.job.resubmitted", "jobs.job.abandoned", "jobs
 def show_chain(job_id: UUID, tenant: str, *, as_json: bool) -> None:
     """Print the chain of a job and what remains of its retries."""
 
-    async def read(_: Runtime, store: PgJobsStore) -> tuple[list[Job], list[ChainEvent]]:
-        jobs = await store.chain(job_id)
-        return jobs, await store.chain_events([job.job_id for job in jobs])
+    async def read(jobs: Jobs) -> tuple[list[Job], list[ChainEvent]]:
+        return await jobs.chain(job_id)
 
-    jobs, events = with_store(tenant, read)
+    jobs, events = with_jobs(tenant, read)
     if as_json:
         answer_json(chain_document(jobs, events))
         return

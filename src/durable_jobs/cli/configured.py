@@ -7,12 +7,13 @@ import json
 from typing import Any
 
 import typer
+from pydantic.alias_generators import to_snake
 
-from durable_jobs.cli.arguments import Json
+from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.deployment_policies import deployment_policies
+from durable_jobs.cli.jobs_in_database import configuration_here
 from durable_jobs.cli.output import answer, answer_json, table
-from durable_jobs.cli.running import declared
-from durable_jobs.runtime import current_runtime
+from durable_jobs.cli.where import Jobs, remote_url, with_jobs
 
 _QUEUE_HEADS = ("QUEUE", "CONCURRENCY", "MAX PENDING", "ISOLATION")
 _TYPE_HEADS = ("JOB TYPE", "QUEUE", "RETRIES", "TIMEOUT", "ON ORPHAN", "VISIBILITY", "FIELDS")
@@ -41,23 +42,34 @@ def config(as_json: Json = False) -> None:
 
     Example: durable-jobs config --json
     """
-    from durable_jobs.configuration import describe  # SQLAlchemy loads slowly and only this needs it
-
-    runtime = current_runtime()
-    document = describe(runtime.settings, declared(runtime))
-    document["deploymentPolicies"] = asyncio.run(deployment_policies())
+    document = _configuration()
     if as_json:
         answer_json(document)
     else:
-        names = type(runtime.settings).model_fields
-        variables = [f"DURABLE_JOBS_{name.upper()}" for name in names]
-        settings = zip(variables, map(_text, document["settings"].values()), strict=True)
-        answer(table(("SETTING", "VALUE"), settings) + "\n")
+        # An API tells its settings only to people on duty.
+        if "settings" in document:
+            settings = [(_variable(name), _text(value)) for name, value in document["settings"].items()]
+            answer(table(("SETTING", "VALUE"), settings) + "\n")
         answer(table(_QUEUE_HEADS, map(_queue_row, document["queues"])) + "\n")
         answer(table(_TYPE_HEADS, map(_type_row, document["jobTypes"])) + "\n")
         answer(table(_POLICY_HEADS, map(_policy_row, document["policies"].items())))
-        if document["deploymentPolicies"]:
+        if document.get("deploymentPolicies"):
             answer("\n" + table(_DEPLOYMENT_HEADS, map(_deployment_row, document["deploymentPolicies"])))
+
+
+def _configuration() -> dict[str, Any]:
+    if remote_url() is None:
+        # Not the database's: what is configured can be seen without any.
+        return configuration_here() | {"deploymentPolicies": asyncio.run(deployment_policies())}
+
+    async def read(jobs: Jobs) -> dict[str, Any]:
+        return await jobs.config()
+
+    return with_jobs(TENANT, read)
+
+
+def _variable(name: str) -> str:
+    return f"DURABLE_JOBS_{to_snake(name).upper()}"
 
 
 def _text(value: Any) -> str:

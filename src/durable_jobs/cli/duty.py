@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 import typer
 
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
-from durable_jobs.cli.running import with_store
+from durable_jobs.cli.where import Jobs, with_jobs
 from durable_jobs.moments import for_people
-from durable_jobs.on_duty import as_document, duty_of
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
-from durable_jobs.stores.protocols import ExecutorView
 
 _HEADS = ("EXECUTOR", "PROCESS", "STATE", "SINCE", "SILENCE", "HOLDS")
 
@@ -30,25 +26,25 @@ def workers(as_json: Json = False) -> None:
     Example: durable-jobs workers
     """
 
-    async def read(runtime: Runtime, store: PgJobsStore) -> tuple[list[ExecutorView], timedelta]:
-        return await store.executors(), runtime.settings.running_stale_after
+    async def read(jobs: Jobs) -> list[dict[str, Any]]:
+        return await jobs.workers()
 
-    views, stale_after = with_store(TENANT, read)
+    found = with_jobs(TENANT, read)
     if as_json:
-        answer_json({"workers": [as_document(view, stale_after) for view in views]})
+        answer_json({"workers": found})
         return
-    answer(table(_HEADS, [_row(view, stale_after) for view in views]))
-    if not views:
+    answer(table(_HEADS, [_row(worker) for worker in found]))
+    if not found:
         say("Nobody is on duty: `durable-jobs up` or the deployment execute-jobs/shift starts a shift")
 
 
-def _row(view: ExecutorView, stale_after: timedelta) -> tuple[Any, ...]:
-    held = ", ".join(f"{queue} {view.held.get(queue, 0)}" for queue in view.executor.queues)
+def _row(worker: dict[str, Any]) -> tuple[Any, ...]:
+    held = ", ".join(f"{queue} {worker['held'].get(queue, 0)}" for queue in worker["queues"])
     return (
-        view.executor.executor_id,
-        f"{view.executor.host}:{view.executor.pid}",
-        duty_of(view, stale_after),
-        for_people(view.started_at),
-        f"{view.silence.total_seconds():.1f} s",
+        worker["executorId"],
+        f"{worker['host']}:{worker['pid']}",
+        worker["state"],
+        for_people(datetime.fromisoformat(worker["startedAt"])),
+        f"{worker['silenceSeconds']:.1f} s",
         held,
     )

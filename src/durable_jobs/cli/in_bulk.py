@@ -14,6 +14,7 @@ from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import Since
 from durable_jobs.cli.output import answer, answer_json, printable, say, table
 from durable_jobs.cli.running import declared, user, with_store
+from durable_jobs.cli.where import require_database
 from durable_jobs.dead_letters.resubmitting import ENDED, resubmit_all
 from durable_jobs.dead_letters.retrying import Retrier
 from durable_jobs.dead_letters.store import LetterFilter
@@ -76,6 +77,7 @@ def chosen(
         )
     if wanted == LetterFilter(ids) and lately == Since() and not dry_run:
         return None
+    require_database("a filter, or --dry-run,")
     return Some(tenant, wanted, lately, dry_run, as_json)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import entry_points
+from typing import Annotated
 
 import typer
 
@@ -24,6 +25,7 @@ from durable_jobs.cli import (
     showing,
     submitting,
     tokens,
+    where,
 )
 from durable_jobs.cli.output import say
 from durable_jobs.errors import BadInput, DurableJobsError
@@ -56,6 +58,20 @@ for module in (
     module.register(app)
 
 
+@app.callback()
+def choose(
+    context: typer.Context,
+    api_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Work through this HTTP API instead of the database; see DURABLE_JOBS_TOKEN."
+        ),
+    ] = None,
+) -> None:
+    """Durable jobs for people who already run Prefect and Postgres."""
+    where.choose(api_url, context.invoked_subcommand)
+
+
 def main() -> None:
     """Run the command; every error of ours is one sentence and an exit code."""
     _add_commands(sys.argv[1:])
@@ -72,10 +88,18 @@ def main() -> None:
 def _add_commands(arguments: list[str]) -> None:
     """Load the command that is asked for, or all of them for the help."""
     points = entry_points(group=COMMANDS)
-    asked = arguments[0] if arguments else ""
+    asked = _command(arguments)
     for point in points:
         if point.name == asked or asked in ("", "--help"):
             point.load()(app)
+
+
+def _command(arguments: list[str]) -> str:
+    """Return the command's name, behind --api-url if that is given."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("--api-url"):
+        rest = rest[1:] if "=" in rest[0] else rest[2:]
+    return rest[0] if rest else ""
 
 
 def _refuse_broken_text(arguments: list[str]) -> None:

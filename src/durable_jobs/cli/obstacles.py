@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from durable_jobs.cli.where import Jobs
 from durable_jobs.jobs import Job
 from durable_jobs.moments import for_people
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import ExecutorView
 
 NOBODY = "no shift is on duty"
 START_ONE = "start the stack with `durable-jobs up`, or run the deployment execute-jobs/shift"
 
+_CLAIMING = ("working", "idle")
 
-async def obstacle(runtime: Runtime, store: PgJobsStore, job: Job) -> str | None:
+
+async def obstacle(jobs: Jobs, job: Job) -> str | None:
     """Tell what a PENDING job waits for, or None when it is only a matter of turn."""
-    for paused in await store.paused():
+    for paused in await jobs.paused():
         if (paused.kind, paused.name) in (("queue", job.queue), ("type", job.job_type)):
             what = f"{paused.kind} {paused.name}"
             return f"Still waiting: {what} is paused (durable-jobs resume {paused.name})"
     if job.run_at > datetime.now(UTC):
         return f"Still waiting: the job is to run at {for_people(job.run_at)}"
-    if not on_duty(await store.executors(), job.queue, runtime.settings.running_stale_after):
+    claiming = [worker for worker in await jobs.workers() if worker["state"] in _CLAIMING]
+    if not any(job.queue in worker["queues"] for worker in claiming):
         return f"Still waiting: {NOBODY} for queue {job.queue}; {START_ONE}"
     return None
 

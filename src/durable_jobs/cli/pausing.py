@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json
-from durable_jobs.cli.running import declared, user, with_store
-from durable_jobs.errors import BadInput, NotAllowed
+from durable_jobs.cli.where import Jobs, Kind, Names, with_jobs
+from durable_jobs.errors import BadInput
 from durable_jobs.moments import for_people, for_programs
-from durable_jobs.registry import Registry
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import Paused
 
-Kind = Literal["queue", "type"]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue or a job type.")]
 KindOption = Annotated[
     Kind | None, typer.Option("--kind", help="Which of the two, when a queue and a type share the name.")
@@ -37,12 +33,10 @@ def pause(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
     Example: durable-jobs pause archive
     """
 
-    async def work(runtime: Runtime, store: PgJobsStore) -> Paused:
-        found = _declared(declared(runtime), name, kind)
-        await store.pause(found, name, by=user())
-        return next(paused for paused in await store.paused() if (paused.kind, paused.name) == (found, name))
+    async def work(jobs: Jobs) -> Paused:
+        return await jobs.pause(_declared(await jobs.names(), name, kind), name)
 
-    paused = with_store(TENANT, work)
+    paused = with_jobs(TENANT, work)
     if as_json:
         answer_json(as_document(paused))
     else:
@@ -55,17 +49,16 @@ def resume(name: Name, kind: KindOption = None, as_json: Json = False) -> None:
     Example: durable-jobs resume archive
     """
 
-    async def work(runtime: Runtime, store: PgJobsStore) -> Kind:
-        held = await store.paused()
+    async def work(jobs: Jobs) -> Kind:
+        held = await jobs.paused()
         # What is paused and no longer declared can be resumed all the same.
         queues, types = ({p.name for p in held if p.kind == k} for k in ("queue", "type"))
         found = _which(name, kind, {"queue": queues, "type": types})
-        found = found or _declared(declared(runtime), name, kind)
-        if not await store.resume(found, name):
-            raise NotAllowed(f"{found} {name!r} is not paused")
+        found = found or _declared(await jobs.names(), name, kind)
+        await jobs.resume(found, name)
         return found
 
-    found = with_store(TENANT, work)
+    found = with_jobs(TENANT, work)
     if as_json:
         answer_json({"kind": found, "name": name, "paused": False})
     else:
@@ -83,18 +76,15 @@ def as_document(paused: Paused) -> dict[str, object]:
     }
 
 
-def _declared(registry: Registry, name: str, kind: Kind | None) -> Kind:
-    found = _which(name, kind, {"queue": registry.queues, "type": registry.job_types})
+def _declared(names: Names, name: str, kind: Kind | None) -> Kind:
+    found = _which(name, kind, {"queue": names.queues, "type": names.types})
     if found is not None:
         return found
-    if kind == "queue":
-        registry.queue(name)
-    if kind == "type":
-        registry.job_type(name)
-    names = sorted([*registry.queues, *registry.job_types])
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
-    raise BadInput(f"{name!r} is neither a queue nor a job type; {hint}")
+    known = {"queue": names.queues, "type": names.types, None: [*names.queues, *names.types]}[kind]
+    what = {"queue": "no queue", "type": "no job type", None: "neither a queue nor a job type"}[kind]
+    near = difflib.get_close_matches(name, sorted(known), n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(known))}"
+    raise BadInput(f"{name!r} is {what}; {hint}")
 
 
 def _which(name: str, kind: Kind | None, known: Mapping[Kind, Container[str]]) -> Kind | None:

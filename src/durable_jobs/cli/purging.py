@@ -12,10 +12,10 @@ from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
 from durable_jobs.cli.running import with_store
+from durable_jobs.cli.where import Jobs, with_jobs
 from durable_jobs.errors import BadInput
-from durable_jobs.retention import Look, Periods, look, purge_run
+from durable_jobs.retention import Periods, purge_run
 from durable_jobs.retention.bullmq import PREFIX
-from durable_jobs.retention.figures import look_figures
 from durable_jobs.retention.periods import EFFECTS, JOBS, REDIS
 from durable_jobs.retention.running import TIME_BUDGET, PurgeRun
 from durable_jobs.runtime import Runtime
@@ -58,13 +58,16 @@ def purgeable(
 
     Example: durable-jobs purgeable --older-than 14d
     """
-    periods, tenants = _periods(older_than, effects_older_than, None), _named(tenant)
+    jobs_period = _length("--older-than", older_than, JOBS)
+    effects = (
+        None if effects_older_than is None else _length("--effects-older-than", effects_older_than, EFFECTS)
+    )
+    tenants = _named(tenant)
 
-    async def work(runtime: Runtime, store: PgJobsStore) -> Look:
-        limits = await periods.limits(store, runtime.settings.min_retention)
-        return await look(store, limits, tenants=tenants)
+    async def work(jobs: Jobs) -> dict[str, Any]:
+        return await jobs.purgeable(jobs_period, effects, tenants)
 
-    _show(with_store(TENANT, work), as_json)
+    _show(with_jobs(TENANT, work), as_json)
 
 
 def purge(
@@ -131,8 +134,7 @@ def _named(tenants: Sequence[str] | None) -> list[str] | None:
     return [validated(tenant) for tenant in tenants] if tenants else None
 
 
-def _show(found: Look, as_json: bool) -> None:
-    figures = look_figures(found)
+def _show(figures: dict[str, Any], as_json: bool) -> None:
     if as_json:
         answer_json(figures)
         return

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import typer
 
+from durable_jobs.cli.where import require_database
 from durable_jobs.logs import log_for_people
 from durable_jobs.registry import Registry
 from durable_jobs.runtime import Runtime, current_runtime
@@ -32,6 +33,7 @@ def with_store(tenant: str, work: Callable[[Runtime, PgJobsStore], Awaitable[T]]
         DurableJobsError: what the work raises, or the store cannot be used.
         typer.Exit: Ctrl-C, or what the work raises to end with a code.
     """
+    require_database("this")
     runtime = current_runtime()
 
     async def opened() -> T:

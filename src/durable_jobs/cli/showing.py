@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,12 +12,10 @@ from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json, Tenant
 from durable_jobs.cli.chains import show_chain
 from durable_jobs.cli.output import answer, answer_json, printable, say, table
-from durable_jobs.cli.running import with_store
+from durable_jobs.cli.where import Jobs, with_jobs
 from durable_jobs.jobs import Job
 from durable_jobs.moments import for_people
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
-from durable_jobs.stores.protocols import JobFilter, Page
+from durable_jobs.stores.protocols import JobFilter
 
 MAX_PAGE = 1_000
 _HEADS = ("JOB ID", "TYPE", "QUEUE", "STATE", "CREATED", "RETRY", "REASON")
@@ -45,10 +44,10 @@ def get(
         show_chain(wanted, tenant, as_json=as_json)
         return
 
-    async def read(_: Runtime, store: PgJobsStore) -> Job:
-        return await store.get(wanted)
+    async def read(jobs: Jobs) -> Job:
+        return await jobs.get(wanted)
 
-    document = with_store(tenant, read).as_json()
+    document = with_jobs(tenant, read).as_json()
     if as_json:
         answer_json(document)
     else:
@@ -75,18 +74,15 @@ def list_jobs(
     """
     wanted = JobFilter(states=arguments.states(state or []), job_type=job_type, queue=queue)
     lately = arguments.since("--since", since) if since else arguments.Since()
-    after = arguments.read_cursor(cursor)
 
-    async def read(_: Runtime, store: PgJobsStore) -> Page:
-        since = await lately.moment(store)
-        return await store.list_jobs(wanted._replace(since=since), after=after, limit=limit)
+    async def read(jobs: Jobs) -> tuple[Sequence[Job], str | None]:
+        return await jobs.page(wanted, lately, cursor, limit)
 
-    page = with_store(tenant, read)
-    following = arguments.write_cursor(page.next)
+    found, following = with_jobs(tenant, read)
     if as_json:
-        answer_json({"jobs": [job.as_json(brief=True) for job in page.jobs], "nextCursor": following})
+        answer_json({"jobs": [job.as_json(brief=True) for job in found], "nextCursor": following})
         return
-    answer(table(_HEADS, [_row(job) for job in page.jobs]))
+    answer(table(_HEADS, [_row(job) for job in found]))
     if following:
         say(f"There are more: --cursor {following}")
 

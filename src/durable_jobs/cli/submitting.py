@@ -13,12 +13,9 @@ from durable_jobs.cli.bulk import submit_lines
 from durable_jobs.cli.options import SubmitOptions, WaitOptions
 from durable_jobs.cli.output import answer, answer_json
 from durable_jobs.cli.reading import Requests, open_requests
-from durable_jobs.cli.running import declared, user, with_store
 from durable_jobs.cli.waiting import wait_for
+from durable_jobs.cli.where import Jobs, SubmitRequest, check_type, with_jobs
 from durable_jobs.errors import BadInput
-from durable_jobs.registration import prepare, register_all
-from durable_jobs.runtime import Runtime, current_runtime
-from durable_jobs.stores.postgres import PgJobsStore
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +71,7 @@ def submit(
     waiting = WaitOptions.of(wait, chain, wait_timeout)
     with open_requests(data, file, from_line) as requests:
         # A type that does not exist is told before a long file is read.
-        declared(current_runtime()).job_type(job_type)
+        check_type(job_type)
         if requests.document is None:
             _submit_many(requests, options, waiting)
         else:
@@ -89,24 +86,22 @@ def _submit_many(requests: Requests, options: SubmitOptions, waiting: WaitOption
 
 
 def _submit_one(document: str, options: SubmitOptions, waiting: WaitOptions | None) -> None:
-    async def work(runtime: Runtime, store: PgJobsStore) -> None:
-        request = prepare(
-            declared(runtime),
-            runtime.settings,
-            options.job_type,
-            document,
-            idempotency_key=options.idempotency_key,
-            correlation_id=options.correlation_id,
-            priority=options.priority,
-            run_at=options.run_at,
-            submitted_by=user(),
-        )
-        job = (await register_all(store, [request]))[0].job
-        if not options.as_json:
-            answer(str(job.job_id))
-        elif waiting is None:
-            answer_json(job.as_json(), indent=None)
-        if waiting is not None:
-            await wait_for(runtime, store, job, waiting, as_json=options.as_json)
+    request = SubmitRequest(
+        options.job_type,
+        document,
+        options.idempotency_key,
+        options.correlation_id,
+        options.priority,
+        options.run_at,
+    )
 
-    with_store(options.tenant, work)
+    async def work(jobs: Jobs) -> None:
+        job_id = await jobs.submit(request)
+        if not options.as_json:
+            answer(str(job_id))
+        elif waiting is None:
+            answer_json((await jobs.get(job_id)).as_json(), indent=None)
+        if waiting is not None:
+            await wait_for(jobs, job_id, waiting, as_json=options.as_json)
+
+    with_jobs(options.tenant, work)

@@ -15,11 +15,10 @@ import typer
 from durable_jobs.cli.obstacles import obstacle
 from durable_jobs.cli.options import WaitOptions
 from durable_jobs.cli.output import answer_json, printable, say
+from durable_jobs.cli.where import Jobs
 from durable_jobs.errors import StoreUnavailable
 from durable_jobs.jobs import Job
-from durable_jobs.runtime import Runtime
 from durable_jobs.states import JobState
-from durable_jobs.stores.postgres import PgJobsStore
 
 FIRST_LOOK_S = 0.05
 SLOWEST_LOOK_S = 1.0
@@ -27,9 +26,7 @@ EXPLAIN_AFTER_S = 2.0
 EXPLAIN_EVERY_S = 10.0
 
 
-async def wait_for(
-    runtime: Runtime, store: PgJobsStore, job: Job, options: WaitOptions, *, as_json: bool
-) -> None:
+async def wait_for(jobs: Jobs, job_id: UUID, options: WaitOptions, *, as_json: bool) -> None:
     """Wait for the end of a job and tell it.
 
     Raises:
@@ -37,13 +34,11 @@ async def wait_for(
         StoreUnavailable: the database went away; the job stays registered.
     """
     try:
-        job, ended = await _until_end(runtime, store, job, options)
+        job, ended = await _until_end(jobs, await jobs.get(job_id), options)
     except StoreUnavailable as error:
-        raise StoreUnavailable(
-            f"job {job.job_id} is registered, but waiting for it ended: {error}"
-        ) from error
+        raise StoreUnavailable(f"job {job_id} is registered, but waiting for it ended: {error}") from error
     except asyncio.CancelledError:
-        say(f"The job goes on without being waited for: durable-jobs get {job.job_id}")
+        say(f"The job goes on without being waited for: durable-jobs get {job_id}")
         raise
     if as_json:
         answer_json(job.as_json(), indent=None)
@@ -55,13 +50,11 @@ async def wait_for(
         raise typer.Exit(1)
 
 
-async def _until_end(
-    runtime: Runtime, store: PgJobsStore, job: Job, options: WaitOptions
-) -> tuple[Job, bool]:
+async def _until_end(jobs: Jobs, job: Job, options: WaitOptions) -> tuple[Job, bool]:
     begun = time.monotonic()
     give_up = begun + options.timeout.total_seconds() if options.timeout else float("inf")
     explain_at = begun + EXPLAIN_AFTER_S
-    explain = _Explanation(runtime, store)
+    explain = _Explanation(jobs)
     pause = FIRST_LOOK_S
     while not _has_ended(job, chain=options.chain):
         now = time.monotonic()
@@ -72,21 +65,20 @@ async def _until_end(
             return job, False
         await asyncio.sleep(min(pause, max(give_up - now, 0)))
         pause = min(pause * 1.3, SLOWEST_LOOK_S)
-        job = await store.get(_followed(job))
+        job = await jobs.get(_followed(job))
     return job, True
 
 
 class _Explanation:
     """Says why a job waits, and only says it again when the reason is another."""
 
-    def __init__(self, runtime: Runtime, store: PgJobsStore) -> None:
-        self._runtime = runtime
-        self._store = store
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
         self._said: str | None = None
 
     async def __call__(self, job: Job) -> None:
         waits = job.state is JobState.PENDING
-        reason = await obstacle(self._runtime, self._store, job) if waits else None
+        reason = await obstacle(self._jobs, job) if waits else None
         if reason is not None and reason != self._said:
             say(reason)
         self._said = reason

@@ -150,9 +150,8 @@ def _recent(recent: Window) -> Iterator[Metric]:
         runs |= _by_quantile(of, ended.run_s)
     yield _gauge("recent_jobs", "Jobs that ended within the window.", (*_BY_TYPE, "outcome"), outcomes)
     yield _gauge("failure_ratio", "Share of the recent executions that failed (0 to 1).", _BY_TYPE, ratios)
-    quantiles = (*_BY_TYPE, "quantile")
-    yield _gauge("wait_seconds", "From being due to being started, of recent jobs.", quantiles, waits)
-    yield _gauge("run_seconds", "From the start to the end, of recent jobs.", quantiles, runs)
+    yield _summary("wait_seconds", "From being due to being started, of recent jobs.", waits)
+    yield _summary("run_seconds", "From the start to the end, of recent jobs.", runs)
 
 
 def _by_quantile(of: tuple[str, str], values: list[float] | None) -> Values:
@@ -174,6 +173,15 @@ def _gauge(name: str, about: str, labels: Sequence[str], values: Values) -> Gaug
     family = GaugeMetricFamily(f"{_PREFIX}{name}", about, labels=labels)
     for of, value in values.items():
         family.add_metric(list(of), value)
+    return family
+
+
+def _summary(name: str, about: str, values: Values) -> Metric:
+    """Return quantiles only: a window's count and sum would fall, and those of a summary may not."""
+    family = Metric(f"{_PREFIX}{name}", about, "summary")
+    for of, value in values.items():
+        labels = dict(zip((*_BY_TYPE, "quantile"), of, strict=True))
+        family.add_sample(family.name, labels, value)
     return family
 
 
