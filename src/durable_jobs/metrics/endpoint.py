@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import NamedTuple, Self
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from durable_jobs.metrics.exposition import Snapshot, SnapshotCollector
 from durable_jobs.metrics.keeping import Kept
@@ -75,5 +76,8 @@ class Metrics:
         snapshot = Snapshot(await self._figures.get(wait=PATIENCE), redis, self._queues)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(SnapshotCollector(snapshot))
-        encode, content_type = choose_encoder(accept)
-        return Exposition(encode(registry), content_type)
+        # Prometheus' own choice fails on versions that are none; our names are the same in every version.
+        if "application/openmetrics-text" in accept:
+            body: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call] -- it has no types
+            return Exposition(body, openmetrics.CONTENT_TYPE_LATEST)
+        return Exposition(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)

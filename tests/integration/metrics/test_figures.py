@@ -173,6 +173,9 @@ async def test_the_exposition_tells_zeros_bounds_pauses_and_the_outbox(
     add_event(owner_connection, timedelta(minutes=2), published=False)
     scraped = await metrics.scrape("application/openmetrics-text; version=1.0.0")
     assert scraped.content_type.startswith("application/openmetrics-text")
+    for accept in ("", "text/plain;version=x.y", "application/openmetrics-text;version=abc", ";;,="):
+        scraped = await metrics.scrape(accept)
+        assert scraped.body.endswith(b"# EOF\n") == ("openmetrics" in accept)
     scraped = await metrics.scrape()
     assert scraped.content_type.startswith("text/plain")
     found = samples(scraped.body)
