@@ -78,6 +78,6 @@ class Metrics:
         registry.register(SnapshotCollector(snapshot))
         # Prometheus' own choice fails on versions that are none; our names are the same in every version.
         if "application/openmetrics-text" in accept:
-            body: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call] -- it has no types
+            body: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call] # it has no types
             return Exposition(body, openmetrics.CONTENT_TYPE_LATEST)
         return Exposition(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
