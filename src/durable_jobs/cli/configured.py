@@ -10,7 +10,6 @@ import typer
 from pydantic.alias_generators import to_snake
 
 from durable_jobs.cli.arguments import TENANT, Json
-from durable_jobs.cli.deployment_policies import deployment_policies
 from durable_jobs.cli.output import answer, answer_json, table
 from durable_jobs.cli.where import Jobs, remote_url, with_jobs
 
@@ -58,7 +57,9 @@ def config(as_json: Json = False) -> None:
 
 def _configuration() -> dict[str, Any]:
     if remote_url() is None:
-        from durable_jobs.cli.jobs_in_database import configuration_here  # the store loads slowly
+        # Only this command needs them: httpx and the store load slowly.
+        from durable_jobs.cli.deployment_policies import deployment_policies
+        from durable_jobs.cli.jobs_in_database import configuration_here
 
         # Not the database's: what is configured can be seen without any.
         return configuration_here() | {"deploymentPolicies": asyncio.run(deployment_policies())}
