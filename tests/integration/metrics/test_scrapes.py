@@ -48,7 +48,7 @@ async def test_a_redis_that_is_silent_refuses_or_hides_is_told_apart() -> None:
         right = RedisTarget(name="r", url=f"redis://:invented@127.0.0.1:{server.port}")
         assert (await look_at_redis(wrong)).state == "failed"
         server.admin("ACL", "SETUSER", "default", "-info", "-ping", password="invented")
-        hidden = await look_at_redis(right)
+        hidden = await look_at_redis(right, budget=timedelta(seconds=30))
         assert (hidden.state, hidden.used_bytes) == ("ok", None)
         server.freeze()
         try:
