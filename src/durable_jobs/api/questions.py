@@ -30,8 +30,7 @@ def _duration(value: Any) -> timedelta:
         raise ValueError(str(error)) from error
 
 
-# Not Annotated[Since, ...]: FastAPI takes a named tuple for a parameter with several values and hands over a list.
-Lately = Annotated[Any, PlainValidator(_since, json_schema_input_type=str)]
+Lately = Annotated[Since, PlainValidator(_since, json_schema_input_type=str)]
 Length = Annotated[timedelta, BeforeValidator(_duration, json_schema_input_type=str)]
 _SINCE = "since a time (`2030-01-31T08:00:00Z`), or for a duration before now (`2h`, `P1D`)."
 
