@@ -9,6 +9,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 from pydantic import Field
 
+from durable_jobs.flow_runs.payload import DeploymentName
 from durable_jobs.flow_runs.policy import TAG
 from durable_jobs.tasks.collected_shown import leave_collected_artifact
 from durable_jobs.tasks.collecting import Collected, end_hopeless_runs, find_watched, keep_failed_runs
@@ -21,7 +22,8 @@ from durable_jobs.tenants import DEFAULT_TENANT
 async def collect_flow_runs(
     tag: Annotated[str, Field(min_length=1, description="Deployments with this tag are watched.")] = TAG,
     deployments: Annotated[
-        list[str] | None, Field(description="Deployments that are watched too, as FLOW/DEPLOYMENT.")
+        list[DeploymentName] | None,
+        Field(description="Deployments that are watched too, as FLOW/DEPLOYMENT."),
     ] = None,
     tenant: Annotated[str, Field(description="In whose name their failures are kept.")] = DEFAULT_TENANT,
     window: Annotated[

@@ -147,9 +147,10 @@ async def _follow_to_its_end(request: RunDeployment, context: JobContext, run_id
         case End.CALLED_OFF:
             raise CalledOff(f"flow run {run_id} was cancelled in Prefect")
         case _:
+            reason = f"{request.deployment}: {reason_for(end)}"
             if await _is_final(request):
-                raise NotRetryable(reason_for(end))
-            raise FlowRunFailed(reason_for(end))
+                raise NotRetryable(reason)
+            raise FlowRunFailed(reason)
 
 
 async def _is_final(request: RunDeployment) -> bool:

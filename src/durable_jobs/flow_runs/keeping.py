@@ -54,7 +54,7 @@ def is_a_jobs_run(idempotency_key: str | None) -> bool:
 
 def keep(registry: Registry, settings: Settings, failed: FailedRun) -> NewFailure:
     """Return the job that keeps a failure; nothing is stored yet."""
-    reason = f"FlowRunFailed: {reason_for(failed.run)}"
+    reason = f"FlowRunFailed: {failed.deployment}: {reason_for(failed.run)}"
     try:
         job = _prepared(registry, settings, failed, with_values=True)
     except (InvalidPayload, PayloadTooLarge) as error:

@@ -125,6 +125,7 @@ async def test_what_fails_crashes_and_hangs_is_kept_retried_and_succeeds_or_is_g
     for name, run in runs.items():
         assert kept[name]["flow_run_id"] == run.id
         assert f"durable-job:{kept[name]['job_id']}" in (await client.read_flow_run(run.id)).tags
+    assert kept["fails"]["failed_reason"].startswith("FlowRunFailed: fails/theirs: Failed: ")
     assert "ValueError: the password *** is wrong" in kept["fails"]["failed_reason"]
     assert "-9" in kept["crashes"]["failed_reason"]
     assert "timed out after PT0.5S" in kept["hangs"]["failed_reason"]
