@@ -13,8 +13,10 @@ import typer
 from durable_jobs.deployments import environment
 from durable_jobs.deployments.demo_folder import HOME, demo_folder, sweep_killed_demos
 from durable_jobs.deployments.demo_kill import ShiftKiller
+from durable_jobs.deployments.demo_letter import LATE, LateDocument
+from durable_jobs.deployments.demo_prefect import DemoPrefect
 from durable_jobs.deployments.demo_view import counts_view, outcomes, totals
-from durable_jobs.deployments.demo_work import archive_all, documents_below
+from durable_jobs.deployments.demo_work import Acts, archive_all, documents_below
 from durable_jobs.deployments.progress import Progress
 from durable_jobs.deployments.running import run_stack
 from durable_jobs.deployments.stack import Stack, StackOptions
@@ -50,7 +52,9 @@ def demo(
         )
         stack = Stack(StackOptions(folder / HOME, free_port(), None, settings), progress.report)
         paths = chosen if chosen is not None else _samples(folder / "documents")
-        progress.report(f"Documents: {len(paths)} in {documents or folder / 'documents'}")
+        progress.report(
+            f"Documents: {len(paths)} in {documents or folder / 'documents'}, and {LATE}, which is not there yet"
+        )
         hint = "(Ctrl-C stops it)" if keep else "(to look around there: durable-jobs demo --keep)"
         if not run_stack(stack, lambda: _work(stack, settings, paths, folder, progress, hint), keep=keep):
             raise typer.Exit(130)
@@ -73,11 +77,19 @@ def _work(
     )
     with counts_view(progress.console) as view:
 
-        def killer(store: PgJobsStore) -> ShiftKiller:
-            return ShiftKiller(store, stack.api_url, settings.running_stale_after, view.tell)
+        def acts(store: PgJobsStore) -> Acts:
+            prefect = DemoPrefect(stack.api_url, stack.ui_url)
+            return Acts(
+                ShiftKiller(store, prefect, settings.running_stale_after, view.tell),
+                LateDocument(store, prefect, folder, view.tell),
+            )
 
-        jobs, recovery = asyncio.run(archive_all(paths, folder / "archive", view.show, stack.watch, killer))
+        jobs, recovery, second_try = asyncio.run(
+            archive_all(paths, folder / "archive", view.show, stack.watch, acts)
+        )
     progress.console.print(outcomes(jobs))
     progress.report(f"{totals(jobs)}")
     progress.report(str(recovery) if recovery else "The shift was never met at work: nothing was killed")
+    for line in second_try.lines():
+        progress.report(line)
     progress.report(f"Prefect UI: {stack.ui_url} {hint}")

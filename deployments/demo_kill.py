@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-import httpx
-
+from durable_jobs.deployments.demo_prefect import DemoPrefect
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import ExecutorView, JobFilter
@@ -47,18 +46,18 @@ class ShiftKiller:
 
     Args:
         store: where the shift and its jobs are seen.
-        api_url: of Prefect, whose next reconcile pass is asked for at once.
+        prefect: the server whose next reconcile pass is asked for at once.
         stale_after: silence after which the shift counts as dead.
         tell: called with a sentence for people.
     """
 
     def __init__(
-        self, store: PgJobsStore, api_url: str, stale_after: timedelta, tell: Callable[[str], None]
+        self, store: PgJobsStore, prefect: DemoPrefect, stale_after: timedelta, tell: Callable[[str], None]
     ) -> None:
         self.has_struck = False
         self._may_strike = asyncio.Event()
         self._store = store
-        self._api_url = api_url
+        self._prefect = prefect
         self._stale_after = stale_after
         self._tell = tell
 
@@ -77,7 +76,7 @@ class ShiftKiller:
         self._tell(
             "the dead shift is silent for long enough; jobs-reconcile runs now and not at its next minute"
         )
-        await self._ask_for_reconcile()
+        await self._prefect.run_now(RECONCILE)
         await self._until(lambda: self._is_made_good(dead, jobs))
         recovery = Recovery(jobs, timedelta(seconds=time.monotonic() - killed))
         self._tell(
@@ -122,12 +121,6 @@ class ShiftKiller:
             v for v in await self._store.executors() if v.executor.in_crew and v.executor.executor_id != dead
         ]
         return bool(on_duty) and not (jobs & await self._running(dead))
-
-    async def _ask_for_reconcile(self) -> None:
-        async with httpx.AsyncClient(timeout=10) as client:
-            found = (await client.get(f"{self._api_url}/deployments/name/{RECONCILE}")).raise_for_status()
-            url = f"{self._api_url}/deployments/{found.json()['id']}/create_flow_run"
-            (await client.post(url, json={})).raise_for_status()
 
     async def _until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         while not await condition():  # noqa: ASYNC110 -- other processes bring it about

@@ -139,6 +139,8 @@ def _state(job: Job) -> Text:
 
 def _story(job: Job) -> str:
     again = "executed again after its shift was killed: " if job.crash_count else ""
+    if job.retry_count:
+        again += f"retried {job.retry_count} times: " if job.retry_count > 1 else "retried: "
     result = _result(job)
     if result is None:
         return again + (job.failed_reason or "")

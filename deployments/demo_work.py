@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from durable_jobs.deployments.demo_kill import Recovery, ShiftKiller
+from durable_jobs.deployments.demo_letter import LateDocument, SecondTry, end_of_chain
 from durable_jobs.deployments.demo_view import Counts
 from durable_jobs.deployments.stack import StackFailed
 from durable_jobs.documents.payload import ArchiveDocument
@@ -52,8 +53,17 @@ class Outcome(NamedTuple):
     """What became of the work."""
 
     jobs: list[Job]
+    """The last one of each chain: itself, or what it was retried as."""
     recovery: Recovery | None
     """None when the shift was never met at work, so that nothing was killed."""
+    second_try: SecondTry
+
+
+class Acts(NamedTuple):
+    """What happens while the documents are archived."""
+
+    killer: ShiftKiller
+    late: LateDocument
 
 
 async def archive_all(
@@ -61,16 +71,18 @@ async def archive_all(
     archive: Path,
     show: Callable[[Counts], None],
     meanwhile: Callable[[], None],
-    make_killer: Callable[[PgJobsStore], ShiftKiller],
+    make_acts: Callable[[PgJobsStore], Acts],
 ) -> Outcome:
-    """Register a job for each document, kill their shift once, follow them all to their end and return them.
+    """Register a job for each document, and one for a document that comes too late; follow all to their end.
+
+    Their shift is killed once meanwhile, and what failed is retried once.
 
     Args:
         documents: what to archive.
         archive: folder of the archive.
         show: called with the counters.
         meanwhile: called again and again while waiting.
-        make_killer: makes what kills the shift.
+        make_acts: makes what happens meanwhile.
 
     Raises:
         DurableJobsError: nothing has moved for a long time, or the store is away.
@@ -79,7 +91,7 @@ async def archive_all(
     with job_tenant_scope(DEFAULT_TENANT):
         try:
             store = await runtime.store()
-            return await _archive_all(store, documents, archive, show, meanwhile, make_killer(store))
+            return await _archive_all(store, documents, archive, show, meanwhile, make_acts(store))
         except ExceptionGroup as faults:
             # One of the tasks failed and the others were cancelled: its fault is what people need to know.
             raise faults.exceptions[0] from faults
@@ -93,29 +105,35 @@ async def _archive_all(
     archive: Path,
     show: Callable[[Counts], None],
     meanwhile: Callable[[], None],
-    killer: ShiftKiller,
+    acts: Acts,
 ) -> Outcome:
-    ids: list[UUID] = []
+    killer, late = acts
+    first = await late.submit(JOB_TYPE, archive)
+    ids = [first.job_id]
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(killer.run())
+        retrying = group.create_task(late.run(first))
         submitting = group.create_task(_submit(documents, archive, ids))
-        counts, moved = Counts(len(documents)), time.monotonic()
-        while not submitting.done() or counts.done < counts.total or _goes_on(killer, killing):
+        counts, moved = Counts(len(documents) + 1), time.monotonic()
+        while not (submitting.done() and retrying.done() and _is_over(counts, killer, killing)):
             await asyncio.sleep(POLL.total_seconds())
             meanwhile()
-            before, counts = counts, await _count(store, set(ids), len(documents))
+            before, counts = counts, await _count(store, set(ids), counts.total)
             show(counts)
-            if counts.done >= len(documents) * KILL_AFTER:
+            if counts.done >= counts.total * KILL_AFTER:
                 killer.let_strike()
+            if killing.done() or _is_over(counts, killer, killing):
+                late.let_arrive()
             moved = moved if counts == before else time.monotonic()
             if time.monotonic() - moved > PATIENCE.total_seconds():
                 raise StackFailed(f"nothing has moved for {PATIENCE}; at last: {counts}")
         killing.cancel()
-    return Outcome(await _read(store, ids), None if killing.cancelled() else killing.result())
+    jobs = await _read(store, ids)
+    return Outcome(jobs, None if killing.cancelled() else killing.result(), retrying.result())
 
 
-def _goes_on(killer: ShiftKiller, killing: asyncio.Task[Recovery]) -> bool:
-    return killer.has_struck and not killing.done()
+def _is_over(counts: Counts, killer: ShiftKiller, killing: asyncio.Task[Recovery]) -> bool:
+    return counts.done >= counts.total and (killing.done() or not killer.has_struck)
 
 
 async def _submit(documents: Sequence[Path], archive: Path, ids: list[UUID]) -> None:
@@ -135,12 +153,14 @@ async def _submit(documents: Sequence[Path], archive: Path, ids: list[UUID]) -> 
 
 
 async def _count(store: PgJobsStore, ids: set[UUID], total: int) -> Counts:
-    unfinished = JobFilter(states=tuple(state for state in JobState if state is not JobState.SUCCEEDED))
+    # What was retried counts as what it was retried as.
+    others = [s for s in JobState if s not in (JobState.SUCCEEDED, JobState.RETRIED)]
+    unfinished = JobFilter(states=tuple(others))
     states: Counter[JobState] = Counter()
     cursor: Cursor | None = None
     while True:
         page = await store.list_jobs(unfinished, after=cursor, limit=PAGE)
-        states.update(job.state for job in page.jobs if job.job_id in ids)
+        states.update(job.state for job in page.jobs if job.root_job_id in ids)
         cursor = page.next
         if cursor is None:
             break
@@ -151,5 +171,6 @@ async def _count(store: PgJobsStore, ids: set[UUID], total: int) -> Counts:
 async def _read(store: PgJobsStore, ids: Sequence[UUID]) -> list[Job]:
     jobs: list[Job] = []
     for first in range(0, len(ids), READ_AT_ONCE):
-        jobs += await asyncio.gather(*(store.get(job_id) for job_id in ids[first : first + READ_AT_ONCE]))
+        some = ids[first : first + READ_AT_ONCE]
+        jobs += await asyncio.gather(*(end_of_chain(store, job_id) for job_id in some))
     return jobs

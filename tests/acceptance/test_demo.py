@@ -1,6 +1,7 @@
 """`durable-jobs demo`, as on a fresh machine."""
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -38,22 +39,29 @@ def processes_of(scratch: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if str(scratch) in line]
 
 
-def test_it_archives_documents_tells_why_some_failed_and_survives_the_death_of_a_shift(scratch: Path) -> None:
+def test_it_archives_documents_tells_why_some_failed_survives_the_death_of_a_shift_and_retries(
+    scratch: Path,
+) -> None:
     began = time.monotonic()
     with start(scratch) as demo:
         output, _ = demo.communicate(timeout=400)
     assert demo.returncode == 0, output
-    # The promise is for a machine that does nothing else.
-    others = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert time.monotonic() - began < 90 * others
+    # Less than 90 s on a machine that does nothing else; other tests run beside this one.
+    others = os.getloadavg()[0] / (os.cpu_count() or 1)
+    assert time.monotonic() - began < 90 * (1 + others)
     assert "DocumentTooLarge" in output
     assert "DocumentVanished" in output
     assert "the same content is stored already" in output
-    assert "43 documents archived" in output
+    assert "44 documents archived" in output
     assert "kill -9: the shift" in output
     assert "jobs were being executed when their shift was killed (-9); they were run again" in output
     assert "executed again after its shift was killed: " in output
-    assert "http://127.0.0.1:" in output
+    job_id = re.search(r"Job (\S+) failed, because arrives-late.txt was not there", output)
+    assert job_id is not None
+    assert re.search(rf"jobs-dlq-retry retried it as job (?!{job_id[1]})\S+, which is SUCCEEDED", output)
+    assert re.search(r"arrives-late.txt +│ SUCCEEDED │ retried", output)
+    assert re.search(r"the event jobs.job.retried: http://127\.0\.0\.1:\d+/events/event/\S+", output)
+    assert "/runs/flow-run/" in output
     assert list(scratch.iterdir()) == []
     assert processes_of(scratch) == []
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
+from durable_jobs.deployments.demo_letter import SecondTry
 from durable_jobs.deployments.demo_view import MOST_ROWS, Counts, counts_view, outcomes, totals
 from durable_jobs.deployments.demo_work import documents_below
 from durable_jobs.errors import BadInput
@@ -109,3 +110,19 @@ def test_a_folder_without_documents_is_refused(tmp_path: Path, make: Any) -> Non
     make(tmp_path / "in")
     with pytest.raises(BadInput, match=f"--documents {tmp_path}/in"):
         documents_below(tmp_path / "in")
+
+
+def test_a_retried_document_says_so() -> None:
+    once = job("/a.txt").model_copy(update={"retry_count": 1})
+    twice = job("/b.txt", failed="DocumentVanished: there is nothing").model_copy(update={"retry_count": 2})
+    told = shown([once, twice])
+    assert "retried: text/plain" in told
+    assert "retried 2 times: DocumentVanished" in told
+
+
+def test_a_second_try_names_both_jobs_and_where_prefect_shows_them() -> None:
+    first, child = job("/a.txt"), job("/a.txt")
+    said = SecondTry(first, child, None, "http://ui/events/event/1").lines()
+    assert str(first.job_id) in said[0]
+    assert f"{child.job_id}, which is SUCCEEDED" in said[1]
+    assert said[2:] == ["    the event jobs.job.retried: http://ui/events/event/1"]
