@@ -28,17 +28,17 @@ DEFAULT_THRESHOLDS = Thresholds()
 
 @flow(name="jobs-dlq-retry", persist_result=False)
 async def jobs_dlq_retry(
-    per_tenant: Annotated[
-        int, Field(ge=1, strict=True, description="Most retries for each tenant in one pass.")
-    ] = PER_TENANT,
-    thresholds: Annotated[
-        Thresholds, Field(description="From where on dead letters are told of.")
-    ] = DEFAULT_THRESHOLDS,
+    per_tenant: Annotated[int, Field(ge=1, strict=True)] = PER_TENANT,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> dict[str, Any] | None:
     """Retry dead letters of all tenants.
 
     A failed job gets one new job with the same request; at its limit it is ABANDONED, with an alert. What
     cannot be executed any more is marked as not retryable, with the reason.
+
+    Args:
+        per_tenant: Most retries for each tenant in one pass.
+        thresholds: From how many dead letters, or failures of the last hour, on an event warns.
     """
     async with open_runtime() as runtime, runtime.store.only_one("dead-letters") as alone:
         if not alone:

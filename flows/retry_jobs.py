@@ -18,21 +18,26 @@ from durable_jobs.tenants import DEFAULT_TENANT
 
 @flow(name="retry-jobs", persist_result=False)
 async def retry_jobs(
-    job_ids: Annotated[list[UUID] | None, Field(description="Only these jobs.")] = None,
-    job_type: Annotated[str | None, Field(description="Only this job type.")] = None,
-    since: Annotated[
-        datetime | None, Field(description="Only what failed since, with its time zone.")
-    ] = None,
-    reason_like: Annotated[
-        str | None, Field(description="Only what failed with this in its reason; % stands for any text.")
-    ] = None,
-    tenant: Annotated[str, Field(description="In whose name.")] = DEFAULT_TENANT,
-    limit: Annotated[int, Field(ge=1, strict=True, description="Most retries.")] = 1_000,
-    dry_run: Annotated[bool, Field(strict=True, description="Only show which jobs fit.")] = True,
+    job_ids: list[UUID] | None = None,
+    job_type: str | None = None,
+    since: datetime | None = None,
+    reason_like: str | None = None,
+    tenant: str = DEFAULT_TENANT,
+    limit: Annotated[int, Field(ge=1, strict=True)] = 1_000,
+    dry_run: Annotated[bool, Field(strict=True)] = True,
 ) -> dict[str, Any]:
     """Retry failed jobs of one tenant.
 
     At least one of the first four says which; without the tick at dry run they are retried.
+
+    Args:
+        job_ids: Only these jobs.
+        job_type: Only this job type.
+        since: Only what failed since then, with its time zone.
+        reason_like: Only what failed with this in its reason; % stands for any text.
+        tenant: In whose name.
+        limit: Most retries.
+        dry_run: Only show which jobs fit.
     """
     wanted = require_choice(
         LetterFilter(None if job_ids is None else tuple(job_ids), job_type, since, reason_like)

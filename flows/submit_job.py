@@ -15,18 +15,24 @@ from durable_jobs.tasks.submitting import submit
 
 @flow(name="submit-job", persist_result=False)
 async def submit_job(
-    job_type: Annotated[str, Field(description="Which kind of work.")],
-    data: Annotated[
-        dict[str, Any], Field(description="The request, as the payload model of the job type takes it.")
-    ],
-    tenant: Annotated[str, Field(description="In whose name.")] = "default",
-    idempotency_key: Annotated[str | None, Field(description="A repetition returns the same job.")] = None,
-    priority: Annotated[int, Field(ge=-100, le=100, description="Higher runs first.")] = 0,
-    run_at: Annotated[datetime | None, Field(description="Not before this time, with its time zone.")] = None,
+    job_type: str,
+    data: dict[str, Any],
+    tenant: str = "default",
+    idempotency_key: str | None = None,
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0,
+    run_at: datetime | None = None,
 ) -> str:
     """Submit a job.
 
     The job is stored at once and executed by the shift on duty. The run's log tells its id.
+
+    Args:
+        job_type: Which kind of work.
+        data: The request, as the payload model of the job type takes it.
+        tenant: In whose name.
+        idempotency_key: A repetition with the same key returns the same job.
+        priority: Higher runs first, from -100 to 100.
+        run_at: Not before this time, with its time zone.
     """
     async with open_runtime() as runtime:
         job = await submit(

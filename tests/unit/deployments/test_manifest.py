@@ -94,6 +94,12 @@ def test_the_readme_names_every_deployment() -> None:
     assert set(re.findall(r"^\| `([\w-]+/[\w-]+)` \|", text, re.MULTILINE)) == set(map(name_of, ENTRIES))
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
+def test_its_form_says_what_each_parameter_is(entry: dict[str, Any]) -> None:
+    fields = parameter_schema(load(entry)).properties
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
 def test_nothing_waits_in_the_memory_of_a_prefect_server() -> None:
     sources = [
         p
