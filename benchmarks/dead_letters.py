@@ -2,70 +2,52 @@
 
 Usage: python -m benchmarks.dead_letters [ROWS ...]; without any: 10000 1000000 rows of finished history.
 
-Everything in one Postgres of its own, fsync on, row-level security on, each payload validated, each tenant in
-transactions of 50. The last column is a pass that finds nothing to do. Prints a table in markdown.
+Each payload is validated, each tenant in transactions of 50. The last column is a pass that finds nothing to do.
+Prints a table in markdown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
-import tempfile
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import NamedTuple
 
-import psycopg
 from tests.support import letter_types
-from tests.support.history import DAY, add_jobs
+from tests.support.history import add_jobs
 
+from benchmarks.beside_history import APART, SIZES, TENANTS, Beside, histories, settle
 from durable_jobs.dead_letters.health import LATELY
 from durable_jobs.dead_letters.retrying import Retrier
-from durable_jobs.embedded import PostgresCluster
 from durable_jobs.registry import Registry
-from durable_jobs.schema import migrate
-from durable_jobs.schema.roles import provision
 from durable_jobs.settings import Settings
 from durable_jobs.stores.postgres import PgJobsStore
 
-SIZES = (10_000, 1_000_000)
-TENANTS = 100
 LETTERS = 10_000
-PART = 200_000
-APART = timedelta(milliseconds=10)
 
 
 class Figures(NamedTuple):
     """What was measured beside one length of history, in seconds."""
 
-    history: int
     stats: float
     retried: float
     abandoned: float
     nothing: float
 
 
-def fill(owner: psycopg.Connection, history: int) -> None:
-    """Make finished jobs of yesterday and dead letters of the last minutes, spread over the tenants."""
-    for tenant in range(TENANTS):
-        for begun in range(0, history // TENANTS, PART):
-            part = min(PART, history // TENANTS - begun)
-            add_jobs(owner, part, DAY + APART * begun, tenant=f"t{tenant:03}", apart=APART)
-        add_jobs(owner, LETTERS // TENANTS, timedelta(minutes=5), tenant=f"t{tenant:03}", state="FAILED")
-    owner.execute("VACUUM ANALYZE")
-    owner.execute("CHECKPOINT")
-
-
-async def measure(application: str, owner: psycopg.Connection, history: int) -> Figures:
+async def measure(beside: Beside) -> Figures:
     """Count, retry all, let all fail at their limit, abandon all, and pass over nothing."""
+    for tenant in TENANTS:
+        each = LETTERS // len(TENANTS)
+        add_jobs(beside.owner, each, timedelta(minutes=5), tenant=tenant, state="FAILED", apart=APART)
+    settle(beside.owner)
     registry = Registry.from_modules([letter_types])
-    async with PgJobsStore.from_settings(Settings(database_url=application)) as store:
+    async with PgJobsStore.from_settings(Settings(database_url=beside.application)) as store:
         stats = await _timed_stats(store)
         retried, took_retry = await _timed_pass(store, registry)
-        owner.execute(
+        beside.owner.execute(
             "UPDATE job_history SET state = 'FAILED', failed_reason = 'ValueError: no', completed_at = now(),"
             " retry_count = max_retries, pending_shard = NULL WHERE state = 'PENDING'"
         )
@@ -73,7 +55,7 @@ async def measure(application: str, owner: psycopg.Connection, history: int) -> 
         _, took_nothing = await _timed_pass(store, registry)
     if not retried == abandoned == LETTERS:
         raise RuntimeError(f"{retried} were retried and {abandoned} abandoned, not {LETTERS}")
-    return Figures(history, stats, took_retry, took_abandon, took_nothing)
+    return Figures(stats, took_retry, took_abandon, took_nothing)
 
 
 async def _timed_stats(store: PgJobsStore) -> float:
@@ -96,34 +78,14 @@ def main(sizes: list[int]) -> None:
     """Measure each length of history in a database of its own and print the table."""
     heads = ("rows of history", "stats s", "retry 10,000 s", "jobs/s", "abandon 10,000 s", "nothing to do s")
     sys.stdout.write(f"| {' | '.join(heads)} |\n|{'---:|' * len(heads)}\n")
-    with tempfile.TemporaryDirectory(prefix="durable-jobs-bench-") as folder:
-        Path(folder).chmod(0o711)
-        cluster = PostgresCluster(
-            Path(folder) / "home", settings={"shared_buffers": "256MB", "max_wal_size": "4GB"}
+    for beside in histories(sizes):
+        f = asyncio.run(measure(beside))
+        sys.stdout.write(
+            f"| {beside.history:,} | {f.stats:.2f} | {f.retried:.2f} | {LETTERS / f.retried:,.0f} |"
+            f" {f.abandoned:.2f} | {f.nothing:.3f} |\n"
         )
-        cluster.start()
-        try:
-            for history in sizes:
-                f = _in_a_database(cluster, history)
-                sys.stdout.write(
-                    f"| {f.history:,} | {f.stats:.2f} | {f.retried:.2f} | {LETTERS / f.retried:,.0f} |"
-                    f" {f.abandoned:.2f} | {f.nothing:.3f} |\n"
-                )
-                sys.stdout.flush()
-        finally:
-            cluster.remove()
+        sys.stdout.flush()
     sys.stdout.write(f"\nLoad of the machine at the end: {os.getloadavg()[0]:.1f}.\n")
-
-
-def _in_a_database(cluster: PostgresCluster, history: int) -> Figures:
-    name = f"letters_{history}"
-    cluster.create_database(name)
-    admin = cluster.admin_url(name)
-    migrate(admin)
-    application = provision(admin, secrets.token_urlsafe(16))
-    with psycopg.connect(admin, autocommit=True) as owner:
-        fill(owner, history)
-        return asyncio.run(measure(application, owner, history))
 
 
 if __name__ == "__main__":

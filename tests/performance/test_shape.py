@@ -1,4 +1,4 @@
-"""The shape of the hot path: what a claim and a finish touch does not grow with what lies behind them.
+"""The shape of the hot path and of the nightly passes: what they touch does not grow with what lies behind them.
 
 Pages are counted, never time. A snapshot that another session holds keeps every dead index entry. That these
 checks see a shape that grows is tested too, by planting some.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.postgres.statements import CLAIM, FINISH
 from durable_jobs.stores.protocols import Claim, Front
 from tests.support.cluster import Urls
+from tests.support.history import DAY, add_jobs
 from tests.support.jobs import QUEUE, enter, new_job, succeeded
 from tests.support.stores import open_store
 
@@ -226,3 +228,36 @@ async def test_the_claim_reads_its_index_in_order(
     assert "job_history_claim" in nodes
     assert "Seq Scan" not in nodes
     assert '"Sort"' not in nodes
+
+
+LETTERS = 200
+_PASSES = {
+    "tenants": "SELECT list_tenants('failed')",
+    "figures of all": "SELECT * FROM count_jobs()",
+    "figures": "SELECT * FROM count_letters('acme', '1 hour', NULL)",
+    "list": "SELECT * FROM find_failed('acme', '{}', 50)",
+    "choose": 'SELECT * FROM find_failed(\'acme\', \'{"job_type": "WORK", "reason_like": "%%no%%"}\', 50)',
+    "lock": "SELECT * FROM lock_failed('acme', '{}', '{}', '{}', 50)",
+    "abandon": "SELECT * FROM abandon_failed('acme', '{}', 50, 'me', 20, NULL)",
+    "slow queues": "SELECT * FROM tell_stalled('10 min', NULL)",
+    "orphans": "SELECT * FROM lock_orphans('acme', ARRAY[gen_random_uuid()], '{}', 10)",
+}
+
+
+async def test_passes_do_not_see_the_history(
+    postgres: Postgres, owner_connection: psycopg.Connection
+) -> None:
+    add_jobs(owner_connection, LETTERS, timedelta(minutes=5), state="FAILED", apart=timedelta(seconds=1))
+    owner_connection.execute(
+        "UPDATE job_history SET retry_count = max_retries WHERE job_id IN ("
+        " SELECT job_id FROM job_history LIMIT 100)"
+    )
+    seen = []
+    for history in (FEW, 20 * MANY):
+        add_jobs(owner_connection, history, DAY, apart=timedelta(milliseconds=10))
+        owner_connection.execute("VACUUM (ANALYZE) job_history")
+        seen.append({name: postgres.pages(statement, {}) for name, statement in _PASSES.items()})
+    few, many = seen
+    # A higher tree costs a page or two for each look-up, of which there is one for a letter.
+    grown = {name: (few[name], n) for name, n in many.items() if n > few[name] * SLACK + 2 * LETTERS}
+    assert grown == {}

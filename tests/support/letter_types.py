@@ -73,3 +73,8 @@ async def fail_once(request: Values, context: JobContext) -> None:
     SEEN.append(request)
     if len(SEEN) == 1:
         raise ValueError("not yet")
+
+
+@job_type("REPLAYED", queue="work", on_orphan="replay")
+async def go_on(request: Anything, context: JobContext) -> None:
+    """Succeed, at whichever execution."""
