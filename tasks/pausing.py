@@ -23,5 +23,5 @@ async def pause_or_resume(runtime: OpenRuntime, kind: Kind, name: str, action: A
     if action == "pause":
         await runtime.store.pause(kind, name, by=by)
         return f"{kind} {name} is paused: what waits, waits"
-    resumed = await runtime.store.resume(kind, name)
+    resumed = await runtime.store.resume(kind, name, by=by)
     return f"{kind} {name} goes on" if resumed else f"{kind} {name} was not paused"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from prefect.exceptions import ObjectNotFound
 from durable_jobs.errors import DurableJobsError
 from durable_jobs.executor.duty import BEATS
 from durable_jobs.reconciling import Reconciler, ReconcileReport
-from durable_jobs.stores.protocols import ExecutorView, NewEvent
+from durable_jobs.stores.protocols import ExecutorView, NewEvent, StalledQueue
 from durable_jobs.tasks.artifacts import leave_artifact
 from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
 from durable_jobs.tasks.lost_runs import clear_up_runs
@@ -28,6 +29,7 @@ SHIFT = "execute-jobs/shift"
 LATE_BEATS = 1.5
 """Heartbeats after which a shift that lives would have beaten again."""
 STOP_WITHIN, REPAIR_WITHIN = timedelta(seconds=20), timedelta(minutes=2)
+STALLED_AFTER = timedelta(minutes=10)
 DEAD = "The process of this run died; its jobs were settled by jobs-reconcile."
 
 
@@ -135,13 +137,25 @@ async def tell_of_pass(runtime: OpenRuntime, report: ReconcileReport, repairs: R
     await runtime.store.record_events([NewEvent("jobs.reconcile.completed", "INFO", counts)])
 
 
-async def leave_duty_artifact(runtime: OpenRuntime, report: ReconcileReport) -> None:
-    """Leave the artifact `on-duty`: who is on duty, what each holds, what this pass settled."""
-    markdown = duty_markdown(await runtime.store.executors(), report)
+async def tell_stalled_queues(runtime: OpenRuntime, after: timedelta) -> list[StalledQueue]:
+    """Return the queues whose oldest due job waits for longer; the event tells of each when that begins."""
+    stalled = await runtime.store.tell_stalled(after=after)
+    for one in stalled:
+        logger.warning("queue is slow", queue=one.queue, pending=one.pending, waited=str(one.waited))
+    return stalled
+
+
+async def leave_duty_artifact(
+    runtime: OpenRuntime, report: ReconcileReport, stalled: Sequence[StalledQueue]
+) -> None:
+    """Leave the artifact `on-duty`: who is on duty, what each holds, what this pass settled, what is slow."""
+    markdown = duty_markdown(await runtime.store.executors(), report, stalled)
     await leave_artifact("on-duty", markdown, "Executors, and what the last pass settled.")
 
 
-def duty_markdown(views: list[ExecutorView], report: ReconcileReport) -> str:
+def duty_markdown(
+    views: list[ExecutorView], report: ReconcileReport, stalled: Sequence[StalledQueue] = ()
+) -> str:
     """Return the artifact's text."""
     rows = [
         f"| `{v.executor.executor_id}` | {cell(v.executor.host)} / {v.executor.pid} | {_role(v)} | {_held(v)} |"
@@ -157,6 +171,11 @@ def duty_markdown(views: list[ExecutorView], report: ReconcileReport) -> str:
         parts[-1] += "".join(f"\n| {cell(t)} | {s} | {n} |" for (t, s), n in sorted(report.settled.items()))
     if report.overdue:
         parts.append(f"{report.overdue} jobs were past their time and ended.")
+    parts += [
+        f"**Queue {cell(one.queue)} is slow**: {one.pending:,} jobs wait in it, the oldest for"
+        f" {timedelta(seconds=int(one.waited.total_seconds()))}."
+        for one in stalled
+    ]
     parts += [f"**Tenant {cell(t)}**: {cell(f, 300)}" for t, f in report.faults.items()]
     return "\n\n".join(parts) + "\n"
 

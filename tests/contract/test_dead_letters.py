@@ -274,3 +274,12 @@ async def test_the_chain_of_a_job_is_one_story(store: AnyStore) -> None:
         with pytest.raises(JobNotFound):
             await store.chain(first)
         assert await store.chain_events([first]) == []
+
+
+async def test_what_was_resubmitted_is_no_dead_letter_any_more(store: AnyStore) -> None:
+    first, second = await failed_job(store), await failed_job(store)
+    with job_tenant_scope("acme"):
+        await store.resubmit(first, max_pending=None)
+    counted = {c.state: c.jobs for c in await store.counts()}
+    assert counted == {JobState.PENDING: 1, JobState.FAILED: 1}
+    assert [job.job_id for job in await store.find_failed("acme")] == [second]

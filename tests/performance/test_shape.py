@@ -244,19 +244,18 @@ _PASSES = {
 }
 
 
-async def test_passes_do_not_see_the_history(
-    postgres: Postgres, owner_connection: psycopg.Connection
-) -> None:
-    add_jobs(owner_connection, LETTERS, timedelta(minutes=5), state="FAILED", apart=timedelta(seconds=1))
-    owner_connection.execute(
-        "UPDATE job_history SET retry_count = max_retries WHERE job_id IN ("
-        " SELECT job_id FROM job_history LIMIT 100)"
-    )
+async def test_passes_do_not_see_the_history(urls: Urls) -> None:
     seen = []
-    for history in (FEW, 20 * MANY):
-        add_jobs(owner_connection, history, DAY, apart=timedelta(milliseconds=10))
-        owner_connection.execute("VACUUM (ANALYZE) job_history")
-        seen.append({name: postgres.pages(statement, {}) for name, statement in _PASSES.items()})
+    async with place(urls) as here:
+        add_jobs(here.owner, LETTERS, timedelta(minutes=5), state="FAILED", apart=timedelta(seconds=1))
+        here.owner.execute(
+            "UPDATE job_history SET retry_count = max_retries WHERE job_id IN ("
+            " SELECT job_id FROM job_history LIMIT 100)"
+        )
+        for history in (FEW, 20 * MANY):
+            add_jobs(here.owner, history, DAY, apart=timedelta(milliseconds=10))
+            here.owner.execute("VACUUM (ANALYZE) job_history")
+            seen.append({name: here.postgres.pages(call, {}) for name, call in _PASSES.items()})
     few, many = seen
     # A higher tree costs a page or two for each look-up, of which there is one for a letter.
     grown = {name: (few[name], n) for name, n in many.items() if n > few[name] * SLACK + 2 * LETTERS}

@@ -56,6 +56,11 @@ def _document(event: OutboxEvent, payload: dict[str, Any]) -> dict[str, Any]:
 def _resource(event: OutboxEvent, payload: dict[str, Any]) -> dict[str, str]:
     if event.job_id is not None:
         identity, name = f"job.{event.job_id}", f"{payload.get('jobType', 'job')} {event.job_id}"
+    elif event.event.startswith("jobs.queue."):
+        kind, held = (
+            ("queue", payload.get("queue")) if "queue" in payload else ("job-type", payload.get("jobType"))
+        )
+        identity, name = f"{kind}.{held}", f"{kind} {held}"
     elif event.event.startswith("redis.health."):
         identity, name = f"redis.{payload.get('target', 'default')}", f"Redis {payload.get('target', '')}"
     elif event.tenant_id is not None:

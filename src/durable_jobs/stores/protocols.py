@@ -33,6 +33,7 @@ from durable_jobs.stores.values import (
     QueueUse,
     Registered,
     RemovedExecutor,
+    StalledQueue,
     Unwritten,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "ReconcilerStore",
     "Registered",
     "RemovedExecutor",
+    "StalledQueue",
     "Unwritten",
 ]
 """The values too: who works with a store finds here what it is given and answers."""
@@ -322,11 +324,11 @@ class JobsOperator(Protocol):
         ...
 
     async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
-        """Hold a queue or a type back; what waits, waits."""
+        """Hold a queue or a type back; what waits, waits. The event tells of it, unless it was paused already."""
         ...
 
-    async def resume(self, kind: str, name: str) -> bool:
-        """Let it go on; False when it was not paused."""
+    async def resume(self, kind: str, name: str, *, by: str | None = None) -> bool:
+        """Let it go on, and tell of it; False when it was not paused."""
         ...
 
     async def paused(self) -> list[Paused]:
@@ -335,6 +337,13 @@ class JobsOperator(Protocol):
 
     async def counts(self) -> list[QueueCount]:
         """Return how many jobs are live or dead letters, over all tenants."""
+        ...
+
+    async def tell_stalled(self, *, after: timedelta, now: datetime | None = None) -> list[StalledQueue]:
+        """Return the queues whose oldest due job waits for longer; each is told once, when that begins.
+
+        What is paused is not among them.
+        """
         ...
 
     async def record_events(self, events: Sequence[NewEvent]) -> None:

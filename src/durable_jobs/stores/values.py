@@ -153,6 +153,14 @@ class QueueCount(NamedTuple):
     oldest_run_at: datetime | None
 
 
+class StalledQueue(NamedTuple):
+    """A queue whose oldest due job waits for too long."""
+
+    queue: str
+    pending: int
+    waited: timedelta
+
+
 class Paused(NamedTuple):
     """A queue or a job type that is held back."""
 

@@ -149,6 +149,19 @@ async def test_runs_that_are_worked_on_or_starting_are_left_alone(
     assert states[0] in (StateType.RUNNING, StateType.CRASHED)
 
 
+async def test_a_slow_queue_is_told_once_and_shown_in_each_pass(
+    runtime: OpenRuntime, records: Records, owner: psycopg.Connection
+) -> None:
+    with job_tenant_scope("acme"):
+        await runtime.store.register_idempotent([new_job(job_type="GREET") for _ in range(3)])
+    owner.execute("UPDATE job_history SET run_at = now() - interval '1 hour'")
+    for _ in range(2):
+        text = (await records.artifacts(await one_pass()))["on-duty"]
+        assert "**Queue work is slow**: 3 jobs wait in it, the oldest for 1:00:" in text
+    told = owner.execute("SELECT payload FROM job_events WHERE event = 'jobs.queue.stalled'").fetchall()
+    assert [(payload["queue"], payload["pending"]) for (payload,) in told] == [("work", 3)]
+
+
 async def test_a_queue_is_paused_and_resumed_by_form(runtime: OpenRuntime) -> None:
     assert await pause_queue("shown") == "queue shown is paused: what waits, waits"
     [paused] = await runtime.store.paused()

@@ -38,9 +38,17 @@ def test_other_resources() -> None:
         event({"target": "main"}, event="redis.health.recovered", job_id=None, tenant_id=None),
         event({}, job_id=None),
         event({}, job_id=None, tenant_id=None),
+        event({"queue": "deep"}, event="jobs.queue.full", job_id=None, tenant_id=None),
+        event({"jobType": "WORK"}, event="jobs.queue.paused", job_id=None, tenant_id=None),
     ]
     ids = [message_of(e).document["resource"]["prefect.resource.id"] for e in names]
-    assert ids == ["durable-jobs.redis.main", "durable-jobs.tenant.acme", "durable-jobs.system"]
+    assert ids == [
+        "durable-jobs.redis.main",
+        "durable-jobs.tenant.acme",
+        "durable-jobs.system",
+        "durable-jobs.queue.deep",
+        "durable-jobs.job-type.WORK",
+    ]
 
 
 def test_an_event_over_the_limit_is_cut_to_fit_and_says_so() -> None:

@@ -177,11 +177,20 @@ class MemoryDuty:
 
     async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
         """Hold a queue or a type back."""
-        self.memory.paused.setdefault((kind, name), Paused(kind, name, time_of(None), by))
+        if (kind, name) not in self.memory.paused:
+            self.memory.paused[kind, name] = Paused(kind, name, time_of(None), by)
+            self._tell_paused("paused", kind, name, by)
 
-    async def resume(self, kind: str, name: str) -> bool:
+    async def resume(self, kind: str, name: str, *, by: str | None = None) -> bool:
         """Let it go on."""
-        return self.memory.paused.pop((kind, name), None) is not None
+        if self.memory.paused.pop((kind, name), None) is None:
+            return False
+        self._tell_paused("resumed", kind, name, by)
+        return True
+
+    def _tell_paused(self, what: str, kind: str, name: str, by: str | None) -> None:
+        payload = {"kind": kind, "queue" if kind == "queue" else "jobType": name, "by": by}
+        self.memory.add_event(f"jobs.queue.{what}", "INFO", payload, None, None, time_of(None))
 
     async def paused(self) -> list[Paused]:
         """Return what is paused."""

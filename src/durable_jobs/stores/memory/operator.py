@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -14,7 +14,7 @@ from durable_jobs.jobs import Job
 from durable_jobs.states import LIVE, JobState
 from durable_jobs.stores.memory.execution import MemoryExecution
 from durable_jobs.stores.memory.rows import Row, time_of
-from durable_jobs.stores.protocols import Decision, NewEvent, QueueCount
+from durable_jobs.stores.protocols import Decision, NewEvent, QueueCount, StalledQueue
 from durable_jobs.texts import clean
 
 
@@ -173,9 +173,35 @@ class MemoryOperator(MemoryExecution):
         """Return how many jobs are live or dead letters."""
         groups: dict[tuple[str, str, JobState], list[Row]] = defaultdict(list)
         for row in self.memory.jobs.values():
-            if row.state in LIVE or (row.state is JobState.FAILED and row.retryable):
+            if row.state in LIVE or self._is_letter(row):
                 groups[row.queue, row.job_type, row.state].append(row)
         return [QueueCount(*key, len(rows), min(r.run_at for r in rows)) for key, rows in groups.items()]
+
+    async def tell_stalled(self, *, after: timedelta, now: datetime | None = None) -> list[StalledQueue]:
+        """Return the queues whose oldest due job waits for longer."""
+        at = time_of(now)
+        waiting: dict[str, list[Row]] = defaultdict(list)
+        for row in self.memory.in_state(JobState.PENDING):
+            if not self._is_paused(row):
+                waiting[row.queue].append(row)
+        stalled = [
+            StalledQueue(queue, len(rows), at - oldest)
+            for queue, rows in sorted(waiting.items())
+            if (oldest := min(row.run_at for row in rows)) < at - after
+        ]
+        for one in stalled:
+            if one.queue not in self.memory.stalled:
+                payload = {
+                    "queue": one.queue,
+                    "pending": one.pending,
+                    "oldestWaitsSeconds": int(one.waited.total_seconds()),
+                }
+                self.memory.add_event("jobs.queue.stalled", "WARNING", payload, None, None, at)
+        self.memory.stalled = {one.queue for one in stalled}
+        return stalled
+
+    def _is_letter(self, row: Row) -> bool:
+        return row.state is JobState.FAILED and row.retryable and not self._resubmissions(row)
 
     async def record_events(self, events: Sequence[NewEvent]) -> None:
         """Put events into the outbox."""

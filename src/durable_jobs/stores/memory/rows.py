@@ -186,6 +186,8 @@ class Memory:
     executors: dict[UUID, OnDuty] = field(default_factory=dict)
     leases: dict[tuple[str, UUID], int] = field(default_factory=dict)
     paused: dict[tuple[str, str], Paused] = field(default_factory=dict)
+    stalled: set[str] = field(default_factory=set)
+    told_full: dict[str, datetime] = field(default_factory=dict)
     purge_runs: dict[UUID, PurgeRunRow] = field(default_factory=dict)
     positions: dict[str, datetime] = field(default_factory=dict)
     locks: set[str] = field(default_factory=set)

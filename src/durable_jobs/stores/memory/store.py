@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
-from durable_jobs.errors import IdempotencyConflict, NotAllowed
+from durable_jobs.errors import IdempotencyConflict, NotAllowed, QueueFull
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.states import LIVE, JobState
 from durable_jobs.stores.memory.effects import MemoryEffects
@@ -20,6 +20,8 @@ from durable_jobs.stores.memory.rows import Row, time_of
 from durable_jobs.stores.protocols import Cursor, JobFilter, Page, Registered, nothing_to_stop
 from durable_jobs.tenants import required_tenant
 from durable_jobs.texts import storable_json
+
+TELL_AGAIN = timedelta(minutes=1)
 
 
 class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryRetention):
@@ -37,7 +39,7 @@ class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryReten
                 )
         shard = None
         if wanted := sum(root is None for root in roots):
-            shard = self.memory.reserve(jobs[0].queue, jobs[0].max_pending, wanted)
+            shard = self._reserve(jobs[0].queue, jobs[0].max_pending, wanted)
         return [
             Registered(self._insert(tenant, job, shard, at).job(), True)
             if root is None
@@ -90,6 +92,17 @@ class InMemoryJobsStore(MemoryFlowRuns, MemoryOutbox, MemoryEffects, MemoryReten
         shown = found[:limit]
         jobs = [row.job(brief=True) for _, row in shown]
         return Page(jobs, Cursor(*shown[-1][0]) if len(found) > limit else None)
+
+    def _reserve(self, queue: str, bound: int | None, wanted: int) -> int | None:
+        try:
+            return self.memory.reserve(queue, bound, wanted)
+        except QueueFull:
+            at, told = time_of(None), self.memory.told_full.get(queue)
+            if told is None or at - told >= TELL_AGAIN:
+                self.memory.told_full[queue] = at
+                payload = {"queue": queue, "maxPending": bound, "pending": self.memory.pending.get(queue, 0)}
+                self.memory.add_event("jobs.queue.full", "WARNING", payload, None, None, at)
+            raise
 
     def _root(self, tenant: str, key: str | None) -> Row | None:
         if key is None:

@@ -140,19 +140,18 @@ class PgDuty:
 
     async def pause(self, kind: str, name: str, *, by: str | None = None) -> None:
         """Hold a queue or a type back."""
-        await self._db.fetch(
-            "INSERT INTO paused (kind, name, by) VALUES (%(kind)s, %(name)s, %(by)s) ON CONFLICT DO NOTHING",
-            {"kind": kind, "name": name, "by": by},
-        )
+        await self._set_paused(kind, name, by, True)
 
-    async def resume(self, kind: str, name: str) -> bool:
+    async def resume(self, kind: str, name: str, *, by: str | None = None) -> bool:
         """Let it go on."""
-        return bool(
-            await self._db.fetch(
-                "DELETE FROM paused WHERE kind = %(kind)s AND name = %(name)s RETURNING name",
-                {"kind": kind, "name": name},
-            )
+        return await self._set_paused(kind, name, by, False)
+
+    async def _set_paused(self, kind: str, name: str, by: str | None, paused: bool) -> bool:
+        rows: list[Any] = await self._db.fetch(
+            "SELECT set_paused(%(kind)s, %(name)s, %(by)s, %(paused)s)",
+            {"kind": kind, "name": name, "by": by, "paused": paused},
         )
+        return bool(rows[0][0])
 
     async def paused(self) -> list[Paused]:
         """Return what is paused."""

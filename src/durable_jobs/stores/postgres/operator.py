@@ -34,6 +34,7 @@ from durable_jobs.stores.protocols import (
     NewEvent,
     Note,
     QueueCount,
+    StalledQueue,
     Unwritten,
 )
 from durable_jobs.tenants import required_tenant
@@ -245,6 +246,14 @@ class PgOperator(PgDuty):
             "SELECT queue, job_type, state, jobs, oldest_run_at FROM count_jobs()", {}
         )
         return [QueueCount(queue, job_type, JobState(state), n, at) for queue, job_type, state, n, at in rows]
+
+    async def tell_stalled(self, *, after: timedelta, now: datetime | None = None) -> list[StalledQueue]:
+        """Return the queues whose oldest due job waits for longer."""
+        rows: list[Any] = await self._db.fetch(
+            "SELECT queue, pending, waited FROM tell_stalled(%(after)s, %(now)s)",
+            {"after": after, "now": now},
+        )
+        return [StalledQueue._make(row) for row in rows]
 
     async def record_events(self, events: Sequence[NewEvent]) -> None:
         """Put events into the outbox."""

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from durable_jobs.errors import JobNotFound, NotAllowed
+from durable_jobs.errors import JobNotFound, NotAllowed, QueueFull
 from durable_jobs.jobs import Job, NewJob
 from durable_jobs.settings import Settings
 from durable_jobs.sql import load
@@ -18,6 +18,7 @@ from durable_jobs.stores.postgres.database import Database
 from durable_jobs.stores.postgres.dead_letters import PgLetters
 from durable_jobs.stores.postgres.effects import PgEffects
 from durable_jobs.stores.postgres.flow_runs import PgFlowRuns
+from durable_jobs.stores.postgres.full_queues import FullQueues
 from durable_jobs.stores.postgres.gathering import Gathering
 from durable_jobs.stores.postgres.heart import PgHeart
 from durable_jobs.stores.postgres.outbox import PgOutbox
@@ -45,6 +46,7 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
         """Use a database that the caller opens."""
         super().__init__(database)
         self._gathering = Gathering(self._register)
+        self._full = FullQueues(self._tell_full)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -77,6 +79,7 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
     async def close(self) -> None:
         """Close every connection."""
         await self._gathering.close()
+        await self._full.close()
         await self._db.close()
 
     async def __aenter__(self) -> Self:
@@ -103,8 +106,15 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
 
     async def _register(self, tenant: str, jobs: Sequence[NewJob]) -> list[Registered]:
         parts = in_parts(jobs)
-        if len(parts) > 1:
-            return await self._register_parts(tenant, parts)
+        try:
+            if len(parts) > 1:
+                return await self._register_parts(tenant, parts)
+            return await self._register_part(tenant, jobs)
+        except QueueFull as error:
+            self._full.refused(error)
+            raise
+
+    async def _register_part(self, tenant: str, jobs: Sequence[NewJob]) -> list[Registered]:
         try:
             rows = await self._registered(tenant, jobs)
         except psycopg.Error as error:
@@ -118,6 +128,11 @@ class PgJobsStore(PgReconciler, PgLetters, PgFlowRuns, PgOutbox, PgEffects, PgRe
             return await StoreWithin(connection).register_parts(tenant, parts)
 
         return await self._db.in_transaction(write)
+
+    async def _tell_full(self, why: QueueFull) -> None:
+        await self._db.fetch(
+            "SELECT tell_full(%(queue)s, %(bound)s, NULL)", {"queue": why.queue, "bound": why.max_pending}
+        )
 
     async def get(self, job_id: UUID) -> Job:
         """Return one job; see `JobsStore.get`."""
