@@ -20,30 +20,27 @@ from durable_jobs.tenants import DEFAULT_TENANT
 
 @flow(name="collect-flow-runs", persist_result=False)
 async def collect_flow_runs(
-    tag: Annotated[str, Field(min_length=1, description="Deployments with this tag are watched.")] = TAG,
-    deployments: Annotated[
-        list[DeploymentName] | None,
-        Field(description="Deployments that are watched too, as FLOW/DEPLOYMENT."),
-    ] = None,
-    tenant: Annotated[str, Field(description="In whose name their failures are kept.")] = DEFAULT_TENANT,
-    window: Annotated[
-        timedelta, Field(gt=timedelta(0), description="How far back to look at a deployment seen first.")
-    ] = timedelta(days=1),
-    overlap: Annotated[
-        timedelta, Field(ge=timedelta(0), description="How far before its position a pass begins.")
-    ] = timedelta(minutes=15),
-    never_started_after: Annotated[
-        timedelta,
-        Field(gt=timedelta(0), description="A run so long overdue, for which nobody polls, has failed."),
-    ] = timedelta(hours=1),
-    limit: Annotated[
-        int, Field(ge=1, strict=True, description="About how many failures a pass keeps.")
-    ] = 1_000,
+    tag: Annotated[str, Field(min_length=1)] = TAG,
+    deployments: list[DeploymentName] | None = None,
+    tenant: str = DEFAULT_TENANT,
+    window: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(days=1),
+    overlap: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(minutes=15),
+    never_started_after: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(hours=1),
+    limit: Annotated[int, Field(ge=1, strict=True)] = 1_000,
 ) -> dict[str, Any] | None:
     """Keep failed flow runs as dead letters.
 
     Failed, crashed, hung and never started runs of the watched deployments become FAILED jobs of the type
     PREFECT_FLOW_RUN, each once; from there they are retried as their policy says.
+
+    Args:
+        tag: Deployments with this tag are watched.
+        deployments: Deployments that are watched too, as FLOW/DEPLOYMENT.
+        tenant: In whose name their failures are kept.
+        window: How far back to look at a deployment seen first.
+        overlap: How far before its position a pass begins.
+        never_started_after: A run so long overdue, for which nobody polls, has failed.
+        limit: About how many failures a pass keeps.
     """
     async with open_runtime() as runtime, runtime.store.only_one("collect-flow-runs") as alone:
         if not alone:

@@ -27,9 +27,9 @@ async def pause_queue(name: str, caller: Operator, access: AppAccess) -> Respons
 
 
 @router.post("/queues/{name}/resume", response_model=PausedThing)
-async def resume_queue(name: str, caller: Operator, access: AppAccess) -> Response:  # noqa: ARG001 -- its scope is checked
+async def resume_queue(name: str, caller: Operator, access: AppAccess) -> Response:
     """Let a paused queue go on; 400 when it is not paused."""
-    return await _resume("queue", name, access)
+    return await _resume("queue", name, caller.subject, access)
 
 
 @router.post("/types/{name}/pause", response_model=PausedThing)
@@ -39,9 +39,9 @@ async def pause_type(name: str, caller: Operator, access: AppAccess) -> Response
 
 
 @router.post("/types/{name}/resume", response_model=PausedThing)
-async def resume_type(name: str, caller: Operator, access: AppAccess) -> Response:  # noqa: ARG001 -- its scope is checked
+async def resume_type(name: str, caller: Operator, access: AppAccess) -> Response:
     """Let a paused job type go on; 400 when it is not paused."""
-    return await _resume("type", name, access)
+    return await _resume("type", name, caller.subject, access)
 
 
 async def _pause(kind: Kind, name: str, by: str, access: Access) -> Response:
@@ -54,9 +54,9 @@ async def _pause(kind: Kind, name: str, by: str, access: Access) -> Response:
     return answer_json(paused_document(held))
 
 
-async def _resume(kind: Kind, name: str, access: Access) -> Response:
+async def _resume(kind: Kind, name: str, by: str, access: Access) -> Response:
     store = await access.store()
-    if not await store.resume(kind, name):
+    if not await store.resume(kind, name, by=by):
         _require_declared(kind, name, access)
         raise NotAllowed(f"{kind} {name!r} is not paused")
     return answer_json({"kind": kind, "name": name, "paused": False, "since": None, "by": None})
