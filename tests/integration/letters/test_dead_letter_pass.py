@@ -16,6 +16,7 @@ from prefect.client.schemas.sorting import ArtifactSort
 from prefect.exceptions import ParameterTypeError
 
 from durable_jobs.dead_letters.health import Thresholds
+from durable_jobs.dead_letters.retrying import Retrier, TenantRetries
 from durable_jobs.errors import BadInput, NotAllowed
 from durable_jobs.flows.execute_jobs import execute_jobs
 from durable_jobs.flows.jobs_dlq_retry import jobs_dlq_retry
@@ -116,6 +117,34 @@ async def test_dlq1_one_child_whatever_races(pg_store: PgJobsStore, rows: PgProb
     assert {answer for answer in answers if isinstance(answer, UUID)} <= {child["job_id"]}
     assert (parent["state"], parent["retry_child_id"]) == ("RETRIED", child["job_id"])
     assert [e["event"] for e in rows.events()].count("jobs.job.retried") == 1
+
+
+async def test_dlq1_passes_that_no_lock_keeps_apart_share_the_letters(
+    pg_store: PgJobsStore, rows: PgProbe, database_url: str
+) -> None:
+    for tenant in ("a", "b"):
+        await failed_jobs(pg_store, 120, tenant)
+    at_limit = await failed_jobs(pg_store, 30, "b", max_retries=0)
+    registry = load_registry([TYPES])
+
+    async def a_pass() -> list[TenantRetries]:
+        async with open_store(database_url) as store:
+            retrier = Retrier(store, registry, by="test")
+            return [await retrier.retry_tenant(tenant, limit=200) for tenant in ("a", "b")]
+
+    passes = await asyncio.gather(*(a_pass() for _ in range(4)))
+    done = [one for of_pass in passes for one in of_pass]
+    assert [one.fault for one in done if one.fault is not None] == []
+    # What one pass held was left to it by the others, so the rest may take another pass.
+    done += [await Retrier(pg_store, registry).retry_tenant(tenant, limit=200) for tenant in ("a", "b")]
+    retried = Counter(r.letter.job_id for one in done for r in one.retried)
+    assert set(retried.values()) == {1}
+    assert len(retried) == 240
+    assert sum(one.abandoned.total() for one in done) == len(at_limit)
+    states = Counter(row["state"] for row in rows.jobs())
+    assert states == {"RETRIED": 240, "PENDING": 240, "ABANDONED": 30}
+    told = [e for e in rows.events() if e["event"] in ("jobs.job.retried", "jobs.job.abandoned")]
+    assert sum(e["payload"].get("jobs", 1) for e in told) == 270
 
 
 async def test_dlq3_what_cannot_be_executed_goes_aside_and_the_rest_proceeds(

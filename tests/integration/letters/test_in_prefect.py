@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.orchestration import get_client
@@ -17,15 +19,20 @@ from prefect.events import Event, Resource, get_events_client
 from durable_jobs.deployments.automations import apply_automations
 from durable_jobs.deployments.deploy_plan import Action
 from durable_jobs.errors import BadInput
+from durable_jobs.flows.jobs_dlq_retry import jobs_dlq_retry
 from durable_jobs.outbox.publishing import ON_THE_WAY, Published
 from durable_jobs.states import JobState
 from durable_jobs.stores.postgres import PgJobsStore
 from durable_jobs.stores.protocols import NewEvent
+from durable_jobs.tasks.dead_letters import PassFailed
 from durable_jobs.tasks.publishing import PrefectEvents, publish_events, publishing_meanwhile
 from durable_jobs.tenants import job_tenant_scope
+from tests.contract.test_dead_letters import failed_jobs
 from tests.contract.test_failed_jobs import failed_job
+from tests.support.cluster import Urls
 from tests.support.eventually import eventually
 from tests.support.prefect_server import PrefectServer
+from tests.support.stores import open_store
 from tests.support.webhook import Webhook
 
 pytestmark = pytest.mark.timeout(400)
@@ -235,6 +242,49 @@ async def test_automations_notify_watch_the_reconciler_and_submit_a_job(
         # None has started itself: what they did is one message for one event, and one run.
         assert sum("1,000 dead letters" in body for body in hook.received) == 1
         assert len(await submitted(submit_deployment)) == 1
+
+
+async def test_evt2_a_dead_letter_pass_that_fails_starts_nothing(
+    prefect_server: PrefectServer,
+    submit_deployment: str,
+    new_database: Callable[[], Urls],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = new_database()
+    for name, value in {"DATABASE_URL": own.application, "MODULES": "tests.support.letter_types"}.items():
+        monkeypatch.setenv(f"DURABLE_JOBS_{name}", value)
+    before = {run.id for run in await all_runs()}
+    with Webhook() as hook:
+        await notification_block(hook, "night")
+        async with get_client() as client:
+            await apply_automations(client, notification_block="custom-webhook/night")
+        async with open_store(own.application) as store:
+            await failed_jobs(store, 3)
+            with psycopg.connect(own.admin, autocommit=True) as owner:
+                owner.execute("ALTER TABLE job_history ADD CHECK (state <> 'RETRIED')")
+            for _ in range(2):
+                with pytest.raises(PassFailed):
+                    await jobs_dlq_retry()
+            await publish_all(store)
+        event = await from_outside("durable-jobs.submit", {"job_type": "WORK", "data": {}})
+
+        async def started() -> list[FlowRun]:
+            return [run for run in await all_runs() if run.id not in before]
+
+        async def asked_for() -> list[FlowRun]:
+            return [run for run in await started() if str(run.deployment_id) == submit_deployment]
+
+        # What came last has had its effect, so everything before it was looked at.
+        [run] = await eventually(asked_for, timedelta(seconds=90))
+        assert run.parameters["idempotency_key"] == f"event {event.id}"
+        runs = await started()
+    assert sorted(str(r.state_name) for r in runs if r.id != run.id) == ["Failed", "Failed"]
+    assert [body for body in hook.received if "does not reconcile" not in body] == []
+
+
+async def all_runs() -> list[FlowRun]:
+    async with get_client() as client:
+        return await client.read_flow_runs()
 
 
 async def notification_block(hook: Webhook, name: str) -> None:
