@@ -185,7 +185,8 @@ async def test_the_exposition_tells_zeros_bounds_pauses_and_the_outbox(
     assert found["durable_jobs_queue_concurrency"][(("queue", QUEUE),)] == 7
     assert found["durable_jobs_queue_max_pending"][(("queue", QUEUE),)] == 50
     assert found["durable_jobs_paused"] == {(("kind", "queue"), ("name", QUEUE)): 1}
-    assert found["durable_jobs_outbox_events"][(("stage", "waiting"),)] == 1
+    # The one that was added, and that of the pause.
+    assert found["durable_jobs_outbox_events"][(("stage", "waiting"),)] == 2
     assert 100 < found["durable_jobs_outbox_oldest_age_seconds"][()] < 1_000
     assert "durable_jobs_redis_state" not in found
 
