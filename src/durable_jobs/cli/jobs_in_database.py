@@ -127,7 +127,7 @@ class JobsInDatabase:
         Raises:
             NotAllowed: it is not paused.
         """
-        if not await self._store.resume(kind, name):
+        if not await self._store.resume(kind, name, by=user()):
             raise NotAllowed(f"{kind} {name!r} is not paused")
 
     async def workers(self) -> list[dict[str, Any]]:
