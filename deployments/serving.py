@@ -16,7 +16,9 @@ from typing import Any
 from uuid import UUID
 
 import anyio
+import httpx
 from prefect import get_client
+from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 from prefect.runner import Runner
 from prefect.settings import get_current_settings
@@ -29,10 +31,12 @@ from durable_jobs.deployments.dead_executors import settle_dead_executors
 from durable_jobs.deployments.forms import offer_job_types
 from durable_jobs.deployments.manifest import is_scheduled, read_manifest
 from durable_jobs.deployments.served import served
+from durable_jobs.errors import BadInput
 from durable_jobs.loading import load_registry
 from durable_jobs.settings import Settings
 from durable_jobs.tasks.lost_runs import drop_missed_runs
 
+LOOK_FOR_BLOCK = timedelta(seconds=10)
 POLL = timedelta(seconds=2)
 REQUESTED_AT_ONCE = 16
 STANDING_SHIFT = "execute-jobs/shift"
@@ -74,7 +78,11 @@ async def serve(*, after_outage: bool, server_is_ours: bool, start_shift: bool) 
         await _settle(settings)
     if start_shift and STANDING_SHIFT in ids:
         await _start_shift(ids[STANDING_SHIFT])
-    await _run([scheduled, requested])
+    notifying = asyncio.create_task(_notify(settings.notification_block))
+    try:
+        await _run([scheduled, requested])
+    finally:
+        notifying.cancel()
 
 
 async def _wait_for_server() -> None:
@@ -99,6 +107,23 @@ async def _prepare(settings: Settings, deployment_ids: Sequence[UUID]) -> None:
         for deployment_id in deployment_ids:
             await offer_job_types(client, deployment_id, load_registry(settings.modules).job_types)
         await apply_automations(client)
+
+
+async def _notify(named: str | None) -> None:
+    """Have the notification block told of CRITICAL events, as soon as somebody has made it."""
+    waiting = False
+    while named is not None:
+        try:
+            async with get_client() as client:
+                await apply_automations(client, notification_block=named)
+        except (BadInput, httpx.HTTPError, PrefectException) as error:
+            if not waiting:
+                logger.warning("Nobody is told of CRITICAL events yet: %s", error)
+            waiting = True
+            await anyio.sleep(LOOK_FOR_BLOCK.total_seconds())
+        else:
+            logger.info("CRITICAL events are told to %s", named)
+            return
 
 
 async def _clear_up(deployment_ids: Sequence[UUID]) -> None:

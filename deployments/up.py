@@ -17,6 +17,10 @@ API_PORT_HELP = "Port of the HTTP API; its OpenAPI page is at /docs."
 DATABASE_URL_HELP = (
     "Owner's URL of a Postgres of yours, not the embedded one. [DURABLE_JOBS_ADMIN_DATABASE_URL]"
 )
+NOTIFICATION_HELP = (
+    "Block of Prefect that is told of CRITICAL events, as type-slug/name; it may be made later."
+    " [DURABLE_JOBS_NOTIFICATION_BLOCK]"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,12 +33,14 @@ def up(
     prefect_port: Annotated[int, typer.Option(help="Port of the Prefect server and its UI.")] = 4200,
     api_port: Annotated[int, typer.Option(help=API_PORT_HELP)] = 8000,
     database_url: Annotated[str | None, typer.Option(help=DATABASE_URL_HELP)] = None,
+    notification_block: Annotated[str | None, typer.Option(help=NOTIFICATION_HELP)] = None,
 ) -> None:
     """Run Postgres, Prefect, all deployments and the HTTP API on this machine until Ctrl-C.
 
     A second start on the same home finds all data again.
     """
-    settings = Settings.load()
+    told = {} if notification_block is None else {"notification_block": notification_block}
+    settings = Settings.load(**told)
     url = database_url or _secret(settings.admin_database_url)
     progress = Progress()
     stack = Stack(StackOptions(home or settings.home, prefect_port, url, settings, api_port), progress.report)

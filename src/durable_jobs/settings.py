@@ -73,6 +73,11 @@ class Settings(BaseSettings):
         description="Comma-separated folders that DOCUMENT_ARCHIVE may write to;"
         " empty: every folder in development, none otherwise.",
     )
+    notification_block: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9-]*/.+$",
+        description="Block of Prefect that is told of CRITICAL events, as type-slug/name.",
+    )
     redis_url: SecretStr | None = Field(None, description="Redis to watch (optional).")
     running_stale_after: Duration = Field(
         timedelta(seconds=60), description="Silence of an executor after which its jobs are orphans."

@@ -55,7 +55,7 @@ def jobs(up: Up) -> list[str]:
 
 @pytest.fixture(scope="module")
 def first(folder: Path) -> Iterator[Up]:
-    up = Up(folder / "home", free_port())
+    up = Up(folder / "home", free_port(), "--notification-block", "custom-webhook/ops")
     up.wait_until_ready()
     yield up
     if up.process.poll() is None:
@@ -122,6 +122,23 @@ def test_the_block_holds_the_applications_connection(first: Up) -> None:
         "print(type(JobsDatabase.load('jobs-database')).__name__)"
     )
     assert first.shell(f'python -c "{code}"') == "JobsDatabase\n"
+
+
+def test_a_notification_block_is_told_once_it_is_made(first: Up) -> None:
+    def automations() -> dict[str, str]:
+        api = f"http://127.0.0.1:{first.port}/api"
+        found = httpx.post(f"{api}/automations/filter", json={}, timeout=30).raise_for_status().json()
+        return {one["name"]: json.dumps(one["actions"]) for one in found}
+
+    notifies = "durable-jobs notifies when something is critical"
+    assert notifies not in automations()
+    code = (
+        "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook; "
+        "print(Hook(name='ops', url='http://127.0.0.1:9/', json_data={'body': '{{body}}'}).save('ops'))"
+    )
+    block = first.shell(f'python -c "{code}"').strip()
+    wait_for(lambda: notifies in automations(), 120, "the automation")
+    assert block in automations()[notifies]
 
 
 def test_a_second_up_on_the_same_home_is_refused(first: Up) -> None:
@@ -255,5 +272,6 @@ def test_help_names_the_options() -> None:
         [PROGRAM, "up", "--help"], check=True, capture_output=True, text=True, env=bare_environment()
     )
     assert all(
-        option in done.stdout for option in ("--home", "--prefect-port", "--api-port", "--database-url")
+        option in done.stdout
+        for option in ("--home", "--prefect-port", "--api-port", "--database-url", "--notification-block")
     )
