@@ -20,6 +20,7 @@ CPU = "us"
 HISTORY = 1_000_000
 SNAPSHOT = 200_000
 TENANTS = 1_000
+WARMED_UP = 5
 
 Say = Callable[[str], None]
 
@@ -38,9 +39,9 @@ class Sizes(NamedTuple):
 
 
 WARM_UP = Sizes(repeats=1, one_by_one=200, bulk=2_000, slow=100, shown=0, delayed=0, picked_up=0)
-QUICK = Sizes(repeats=2, one_by_one=1_000, bulk=5_000, slow=300, shown=150, delayed=20, picked_up=40)
+QUICK = Sizes(repeats=2, one_by_one=1_000, bulk=5_000, slow=300, shown=150, delayed=20, picked_up=30)
 FULL = Sizes(repeats=3, one_by_one=5_000, bulk=20_000, slow=2_000, shown=1_000, delayed=100, picked_up=300)
-SLOW = ("procrastinate",)
+SLOW = ("procrastinate", "oban")
 
 
 @dataclass
@@ -168,11 +169,11 @@ def pick_up(bench: Bench, results: Results, every: float = 0.1) -> None:
         worker = bench.processes[name]
         worker.ask("start_serving")
         # The first ones open connections and prepare statements.
-        submitter.ask("trickle", 10, every)
+        submitter.ask("trickle", WARMED_UP, every)
         submitter.ask("trickle", jobs, every)
         if name == OURS:
             results.add(name, "memory of an idle shift", worker.ask("memory"), "MiB")
-        latencies = worker.ask("stop_serving", jobs + 10)[10:]
+        latencies = worker.ask("stop_serving", jobs + WARMED_UP)[WARMED_UP:]
         cuts = quantiles(latencies, n=100, method="inclusive")
         for percentile in (50, 95, 99):
             results.add(name, f"pick-up, p{percentile}", cuts[percentile - 1], "ms")
