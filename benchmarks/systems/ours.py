@@ -33,7 +33,8 @@ _HISTORY = """
     FROM (SELECT gen_random_uuid() AS id, now() - interval '30 days' * random() AS at
           FROM generate_series(1, %s)) AS done
 """
-BACKLOG = 1_000
+BACKLOG = 4_000
+"""More than what is in flight: a claim that finds less than it asks for looks everywhere next time."""
 
 _serving: Ours | None = None
 
