@@ -22,6 +22,8 @@ from durable_jobs.settings import Settings
 COMMAND = Path(sys.executable).with_name("durable-jobs")
 SECRET = "a secret for tests that is long enough"
 START_S = 90
+PATIENT = {"DURABLE_JOBS_API_REQUEST_TIMEOUT": "60", "DURABLE_JOBS_DATABASE_TIMEOUT": "30"}
+"""For tests of what an API answers, on a machine that has other things to do."""
 
 
 def token(
@@ -77,6 +79,15 @@ class ApiServer:
             if self.process.poll() is not None or time.monotonic() > give_up:
                 raise RuntimeError(f"the API does not answer: {self.log}")
             time.sleep(0.05)
+
+    def wait_until_ready(self) -> Any:
+        """Return what it says when it takes jobs."""
+        give_up = time.monotonic() + START_S
+        while not (answer := httpx.get(f"{self.url}/health/ready", timeout=60)).is_success:
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"the API is not ready: {self.log}")
+            time.sleep(0.05)
+        return answer.json()
 
     def stop(self) -> None:
         """End the process and forget its log."""

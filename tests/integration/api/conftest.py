@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.support.api_server import ApiServer, served
+from tests.support.api_server import PATIENT, ApiServer, served
 from tests.support.cluster import Urls, empty
 from tests.support.command import Command
 from tests.support.probes import PgProbe
@@ -20,7 +20,7 @@ WORK = str(Path(__file__).with_name("work.py"))
 @pytest.fixture(scope="session")
 def shared_api(worker_urls: Urls) -> Iterator[ApiServer]:
     """The API with tokens."""
-    with served(worker_urls.application, modules=WORK) as server:
+    with served(worker_urls.application, modules=WORK, **PATIENT) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from durable_jobs.stores.postgres.statements import REGISTER, register_params
-from tests.support.api_server import ApiServer, bearer, served
+from tests.support.api_server import PATIENT, ApiServer, bearer, served
 from tests.support.cluster import Urls
 from tests.support.eventually import eventually
 from tests.support.jobs import new_job
@@ -146,7 +146,7 @@ async def test_a_bound_is_never_exceeded_and_refusals_leave_no_row(api: ApiServe
 
 
 async def test_the_bound_holds_over_two_processes(api: ApiServer, rows: PgProbe, worker_urls: Urls) -> None:
-    with served(worker_urls.application, modules=api.modules) as second:
+    with served(worker_urls.application, modules=api.modules, **PATIENT) as second:
         both = await asyncio.gather(
             post_many(api.url, 80, json={"type": "NARROW"}),
             post_many(second.url, 80, json={"type": "NARROW"}),

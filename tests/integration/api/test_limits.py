@@ -19,7 +19,7 @@ from durable_jobs.api.rates import RateLimit
 from durable_jobs.stores.postgres.api_state import PgApiState
 from durable_jobs.stores.postgres.database import Database
 from tests.integration.api.conftest import WORK
-from tests.support.api_server import ApiServer, bearer, served
+from tests.support.api_server import PATIENT, ApiServer, bearer, served
 from tests.support.cluster import Urls
 from tests.support.probes import PgProbe
 
@@ -95,11 +95,13 @@ async def test_processes_share_the_limit_of_a_tenant(
     api: ApiServer, worker_urls: Urls, rows: PgProbe
 ) -> None:
     """A refused submission leaves no row, reading is not limited."""
-    limited = {"DURABLE_JOBS_API_RATE_LIMIT": "20"}
+    limited = {"DURABLE_JOBS_API_RATE_LIMIT": "20"} | PATIENT
     # Both start at once.
     both = [served(worker_urls.application, modules=WORK, **limited) for _ in range(2)]
     with both[0] as one, both[1] as other:
+        began = time.monotonic()
         posted = await asyncio.gather(post_some(one.url, 20), post_some(other.url, 20))
+        took = time.monotonic() - began
         answers = [answer for some in posted for answer in some]
         accepted = [answer for answer in answers if answer.status_code == 202]
         refused = [answer for answer in answers if answer.status_code == 429]
@@ -107,10 +109,10 @@ async def test_processes_share_the_limit_of_a_tenant(
             assert client.get("/jobs").status_code == 200
         with other.client(tenant="other") as stranger:
             assert stranger.post("/jobs", json=ECHO).status_code == 202
-    # More only if the machine took over a minute for it.
-    assert len(accepted) == 20, [answer.text for answer in answers]
+    # More only if the machine took nearly a minute for it.
+    assert len(accepted) == 20 or took > 55, [answer.text for answer in answers]
     assert len(accepted) + len(refused) == 40
-    assert len(rows.jobs()) == 21
+    assert len(rows.jobs()) == len(accepted) + 1
     for answer in refused:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["type"] == "urn:durable-jobs:problem:rate-limited"
@@ -120,7 +122,7 @@ async def test_processes_share_the_limit_of_a_tenant(
 @pytest.fixture(scope="module")
 def strict_api(worker_urls: Urls) -> Iterator[ApiServer]:
     """An API that takes small bodies and has little time."""
-    settings = {"DURABLE_JOBS_MAX_PAYLOAD_BYTES": str(MOST), "DURABLE_JOBS_API_REQUEST_TIMEOUT": "3"}
+    settings = {"DURABLE_JOBS_MAX_PAYLOAD_BYTES": str(MOST), "DURABLE_JOBS_API_REQUEST_TIMEOUT": "5"}
     with served(worker_urls.application, modules=WORK, **settings) as server:
         yield server
 
@@ -145,8 +147,7 @@ def test_a_payload_over_its_limit_is_told_with_the_number(strict_api: ApiServer,
     with strict_api.client() as client:
         answer = client.post("/jobs", json={"type": "ECHO", "data": {"text": "x" * MOST}})
         assert (answer.status_code, f"{MOST:,}" in answer.json()["detail"]) == (413, True)
-        fits = client.post("/jobs", json={"type": "ECHO", "data": {"text": "x" * (MOST - 100)}})
-        assert fits.status_code == 202
+        assert eventually_accepted(client, {"type": "ECHO", "data": {"text": "x" * (MOST - 100)}})
 
 
 def test_a_body_that_does_not_come_takes_no_longer_than_a_request_may(
@@ -167,10 +168,10 @@ def test_a_caller_that_goes_away_leaves_nothing_behind(
     strict_api: ApiServer, api: ApiServer, rows: PgProbe
 ) -> None:
     with socket.create_connection(("127.0.0.1", strict_api.port), timeout=60) as connection:
-        connection.sendall(head("Content-Length: 100\r\n") + b'{"type": "ECHO"')
+        connection.sendall(head("Content-Length: 100\r\n") + b'{"type": "NARROW"')
     with strict_api.client() as client:
-        assert client.post("/jobs", json=ECHO).status_code == 202
-    assert len(rows.jobs()) == 1
+        assert eventually_accepted(client, ECHO)
+    assert {row["job_type"] for row in rows.jobs()} == {"ECHO"}
 
 
 def test_what_waits_too_long_is_answered_in_time_and_recovers(
@@ -185,12 +186,13 @@ def test_what_waits_too_long_is_answered_in_time_and_recovers(
         assert (answer.status_code, int(answer.headers["retry-after"]) >= 1) == (503, True)
         assert client.get("/health/live").status_code == 200
         holder.rollback()
-        assert eventually_accepted(client)
+        assert eventually_accepted(client, ECHO)
 
 
-def eventually_accepted(client: httpx.Client) -> bool:
+def eventually_accepted(client: httpx.Client, body: object) -> bool:
+    """Submit until there was time enough for it."""
     give_up = time.monotonic() + 60
-    while client.post("/jobs", json=ECHO).status_code != 202:
+    while client.post("/jobs", json=body).status_code != 202:
         assert time.monotonic() < give_up
         time.sleep(0.05)
     return True

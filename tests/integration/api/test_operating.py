@@ -153,9 +153,9 @@ def test_the_configuration_has_no_secret(api: ApiServer, client: httpx.Client) -
 
 
 def test_health_tells_four_things_apart(api: ApiServer, client: httpx.Client) -> None:
-    with httpx.Client(base_url=api.url) as nobody:
+    with httpx.Client(base_url=api.url, timeout=60) as nobody:
         assert nobody.get("/health/live").json() == {"status": "live"}
-        assert nobody.get("/health/ready").json() == {"status": "ready"}
+        assert api.wait_until_ready() == {"status": "ready"}
         assert nobody.get("/health/workers").status_code == 401
     workers = client.get("/health/workers")
     assert (workers.status_code, workers.json()) == (503, {"healthy": False, "workers": []})

@@ -33,7 +33,7 @@ async def require_away(client: httpx.AsyncClient, *paths: str) -> None:
         answer = await client.get(path)
         assert answer.status_code == 503, f"{path}: {answer.status_code} {answer.text}"
         # The bound is 4 s; what is over is the machine's.
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 45
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.headers["content-type"] == "application/problem+json"
         assert not any(word in answer.text for word in SECRET_WORDS)

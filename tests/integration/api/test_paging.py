@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
-from tests.support.api_server import ApiServer, served
+from tests.support.api_server import PATIENT, ApiServer, served
 from tests.support.cluster import Urls
 from tests.support.history import DAY, add_job
 
@@ -105,7 +105,7 @@ def test_a_cursor_of_one_process_is_good_in_another(
 ) -> None:
     add_of_one_instant(owner_connection, 3)
     cursor = client.get("/jobs", params={"limit": 1}).json()["nextCursor"]
-    with served(worker_urls.application) as other, other.client() as second:
+    with served(worker_urls.application, **PATIENT) as other, other.client() as second:
         assert len(second.get("/jobs", params={"cursor": cursor}).json()["jobs"]) == 2
 
 

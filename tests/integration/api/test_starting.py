@@ -16,7 +16,7 @@ from durable_jobs.embedded.secretfile import write_secret
 from durable_jobs.errors import InvalidSettings
 from durable_jobs.settings import Settings
 from tests.integration.api.conftest import WORK
-from tests.support.api_server import SECRET, ApiServer, served
+from tests.support.api_server import PATIENT, SECRET, ApiServer, served
 from tests.support.cluster import Urls
 from tests.support.command import Command
 
@@ -26,7 +26,7 @@ ECHO = {"type": "ECHO", "data": {"text": "x"}}
 @pytest.fixture(scope="module")
 def open_api(worker_urls: Urls) -> Iterator[ApiServer]:
     """An API without tokens."""
-    with ApiServer(worker_urls.application, modules=WORK) as server:
+    with ApiServer(worker_urls.application, modules=WORK, **PATIENT) as server:
         yield server
 
 
@@ -106,7 +106,8 @@ def test_the_api_never_loads_prefect(database_url: str) -> None:
 
 
 def test_only_own_jobs_are_shown_where_it_is_set(api: ApiServer, worker_urls: Urls) -> None:
-    with served(worker_urls.application, modules=WORK, DURABLE_JOBS_API_OWN_JOBS_ONLY="true") as server:
+    own = {"DURABLE_JOBS_API_OWN_JOBS_ONLY": "true"} | PATIENT
+    with served(worker_urls.application, modules=WORK, **own) as server:
         scopes = ["submit", "read"]
         with (
             server.client(subject="ada", scopes=scopes) as ada,

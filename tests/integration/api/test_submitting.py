@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from tests.support.api_server import ApiServer, bearer, served
+from tests.support.api_server import PATIENT, ApiServer, bearer, served
 from tests.support.cluster import Urls
 from tests.support.command import Command
 from tests.support.probes import PgProbe
@@ -86,7 +86,7 @@ async def test_two_connections_for_three_tenants_mix_up_nothing(worker_urls: Url
     tenants = ("acme", "globex", "initech")
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(
-            served(worker_urls.application, modules=api.modules, DURABLE_JOBS_POOL_SIZE="2")
+            served(worker_urls.application, modules=api.modules, DURABLE_JOBS_POOL_SIZE="2", **PATIENT)
         )
         callers = {
             tenant: await stack.enter_async_context(

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from tests.integration.redis.servers import RedisServer
-from tests.support.api_server import served
+from tests.support.api_server import PATIENT, served
 from tests.support.processes import ROOT
 
 DAY = 86_400
@@ -22,7 +22,7 @@ def checks(document: dict[str, Any]) -> dict[str, str]:
 def test_health_of_redis_is_right_while_it_lives_and_when_it_has_gone(database_url: str) -> None:
     with RedisServer("--requirepass", "invented", "--appendonly", "yes") as redis:
         url = f"redis://:invented@127.0.0.1:{redis.port}"
-        with served(database_url, DURABLE_JOBS_REDIS_URL=url) as api, api.client() as client:
+        with served(database_url, DURABLE_JOBS_REDIS_URL=url, **PATIENT) as api, api.client() as client:
             well = client.get("/health/redis")
             assert (well.status_code, well.json()["healthy"], well.json()["configured"]) == (200, True, True)
             assert checks(well.json())["connection"] == "ok"
@@ -33,7 +33,7 @@ def test_health_of_redis_is_right_while_it_lives_and_when_it_has_gone(database_u
             purge = client.delete("/jobs/purge", params={"target": "redis"})
             assert purge.status_code == 503
             # The service itself does not depend on Redis.
-            assert client.get("/health/ready").status_code == 200
+            api.wait_until_ready()
             assert "invented" not in well.text + ill.text + purge.text + api.log
             redis.start()
             assert client.get("/health/redis").status_code == 200
@@ -48,7 +48,7 @@ def test_a_purge_of_redis_counts_what_goes(database_url: str) -> None:
         made = [sys.executable, "-m", "tests.support.bullmq_jobs", json.dumps([spec])]
         subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120)
         url = f"redis://:invented@127.0.0.1:{redis.port}"
-        with served(database_url, DURABLE_JOBS_REDIS_URL=url) as api, api.client() as client:
+        with served(database_url, DURABLE_JOBS_REDIS_URL=url, **PATIENT) as api, api.client() as client:
             dry = client.delete("/jobs/purge", params={"target": "redis", "dryRun": True}).json()
             assert (dry["redis"], dry["dryRun"], dry["target"]) == (5, True, "redis")
             gone = client.delete("/jobs/purge", params={"target": "redis", "olderThan": "7d"}).json()
