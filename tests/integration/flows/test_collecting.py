@@ -26,6 +26,7 @@ from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(300)
 HOUR = timedelta(hours=1)
+WAITING = ("Scheduled", "Late")
 
 
 async def collect(
@@ -179,7 +180,8 @@ async def test_a_run_that_nobody_starts_is_closed_and_kept(
     await theirs.client.update_work_pool(pool, WorkPoolUpdate(is_paused=False))
     done = await collect(runtime, tag=tag)
     assert ([one.run.flow_run_id for _, one in done.kept], done.never_started) == ([run.id], 1)
-    assert (await theirs.state(run.id), await theirs.state(later.id)) == ("Crashed", "Scheduled")
+    assert await theirs.state(run.id) == "Crashed"
+    assert await theirs.state(later.id) in WAITING
     assert "never started: due at" in ((await read(runtime, done.kept[0][0])).failed_reason or "")
     assert not (await collect(runtime, tag=tag)).kept
     await theirs.client.delete_work_pool(pool)
@@ -191,7 +193,7 @@ async def test_the_late_run_of_a_job_is_waited_for(runtime: OpenRuntime, theirs:
         run = await run_of(theirs, job.job_id)
         done = await collect(runtime, tag=tag, never_started_after=timedelta(microseconds=1))
         assert (done.kept, done.never_started) == ([], 0)
-        assert await theirs.state(run.id) in ("Scheduled", "Late")
+        assert await theirs.state(run.id) in WAITING
 
 
 async def test_a_hung_run_is_kept_and_cancelled_and_closed_when_its_runner_is_gone(
