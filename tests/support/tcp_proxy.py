@@ -1,4 +1,7 @@
-"""A TCP proxy in front of a server that fails as networks do: silent, cut, slow, or losing one answer."""
+"""A TCP proxy in front of a server that fails as networks do: silent, cut, slow, or losing one answer.
+
+It can also answer in the server's place, as what stands before a server does that is overloaded.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ class TcpProxy:
         self._delay = timedelta(0)
         self._loses_answer_to: bytes | None = None
         self._swallows: bytes | None = None
+        self._response: bytes | None = None
         self._deaf: set[asyncio.StreamWriter] = set()
         self.lost_answers = 0
         self._writers: set[asyncio.StreamWriter] = set()
@@ -48,6 +52,10 @@ class TcpProxy:
         """Let the connections that are open now stay open, and pass nothing on for them ever again."""
         self._deaf |= self._writers
 
+    def answer(self, response: bytes) -> None:
+        """Pass nothing on: give this answer to whatever is sent, and close."""
+        self._response = response
+
     def swallow(self, text: str) -> None:
         """From now on never answer a statement with this text."""
         self._swallows = text.encode()
@@ -68,6 +76,7 @@ class TcpProxy:
     def restore(self) -> None:
         """Pass everything on again, also what was held back."""
         self._refusing = False
+        self._response = None
         self._delay = timedelta(0)
         self._passing.set()
 
@@ -104,7 +113,7 @@ class TcpProxy:
         self._writers |= pair
         loses = asyncio.Event()
         both = [
-            asyncio.create_task(self._to_server(reader, up_writer, loses)),
+            asyncio.create_task(self._to_server(reader, writer, up_writer, loses)),
             asyncio.create_task(self._to_client(up_reader, writer, loses)),
         ]
         try:
@@ -118,9 +127,18 @@ class TcpProxy:
                 one.transport.abort()
 
     async def _to_server(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, loses: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        client: asyncio.StreamWriter,
+        writer: asyncio.StreamWriter,
+        loses: asyncio.Event,
     ) -> None:
         while data := await reader.read(65536):
+            if self._response is not None:
+                client.write(self._response)
+                await client.drain()
+                client.close()
+                return
             if self._loses_answer_to is not None and self._loses_answer_to in data:
                 self._loses_answer_to = None
                 loses.set()

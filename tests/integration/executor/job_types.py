@@ -81,6 +81,27 @@ def thread(request: Take, context: JobContext) -> str:
     return request.text
 
 
+@job_type("NAP", queue=WORK, on_orphan="replay", visibility="history")
+def nap(request: Take, context: JobContext) -> str:
+    """Sleep without a look at anything, so that its result comes whatever happened meanwhile."""
+    trace(context, "began")
+    time.sleep(request.seconds)
+    return request.text
+
+
+@job_type("LINE", queue=WORK, on_orphan="replay", visibility="history")
+async def line(request: Take, context: JobContext) -> None:
+    """Leave a line at the beginning and at the end in the file that the request names: without the database."""
+    write_line(request, context, "began")
+    await asyncio.sleep(request.seconds)
+    write_line(request, context, "ended")
+
+
+def write_line(request: Take, context: JobContext, word: str) -> None:
+    with Path(request.text).open("a") as file:
+        file.write(f"{word} {context.job_id}\n")
+
+
 @job_type("BLOCKED_LOOP", queue=WORK, visibility="history")
 async def blocked_loop(request: Take, context: JobContext) -> None:
     trace(context, "began")

@@ -86,15 +86,24 @@ class Duty:
 
     async def start(self, url: str | None = None, **options: Any) -> ShiftProcess:
         """Start a shift and wait until it is known."""
-        log = self._folder / f"shift-{len(self._processes)}.log"
+        shift = self._start("tests.integration.executor.program", json.dumps(options), url=url)
+        await eventually(lambda: self.executor_of(shift) or not shift.is_running, LONG)
+        return shift
+
+    def start_pass(self) -> ShiftProcess:
+        """Start a reconcile pass in a process of its own."""
+        return self._start("tests.integration.executor.pass_program")
+
+    def _start(self, *arguments: str, url: str | None = None) -> ShiftProcess:
+        log = self._folder / f"process-{len(self._processes)}.log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DURABLE_JOBS_")}
         environment |= TIMES | {
             "DURABLE_JOBS_DATABASE_URL": url or self._url,
             "DURABLE_JOBS_MODULES": str(MODULE),
         }
         with log.open("w") as out:
-            process = subprocess.Popen(  # noqa: ASYNC220 -- it returns at once
-                [sys.executable, "-m", "tests.integration.executor.program", json.dumps(options)],
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -102,7 +111,6 @@ class Duty:
             )
         shift = ShiftProcess(process, log)
         self._processes.append(shift)
-        await eventually(lambda: self.executor_of(shift) or not shift.is_running, LONG)
         return shift
 
     def close(self) -> None:

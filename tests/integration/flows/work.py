@@ -31,6 +31,11 @@ async def fail(request: Letter, context: JobContext) -> None:
     raise ValueError("there is nobody to greet")
 
 
+@job_type("AGAIN", queue=SHOWN, on_orphan="replay")
+async def again(request: Letter, context: JobContext) -> None:
+    await asyncio.sleep(request.seconds)
+
+
 @job_type("QUIET", queue=SHOWN, visibility="history")
 async def quiet(request: Letter, context: JobContext) -> None:
     return None

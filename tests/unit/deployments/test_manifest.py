@@ -1,6 +1,8 @@
 """prefect.yaml fits the installed Prefect, the flows and the reference; misspelt keys are ignored by Prefect itself."""
 
+import asyncio
 import re
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from prefect.cli.deploy._models import (
     WorkPoolConfig,
 )
 from prefect.flows import Flow, load_flow_from_entrypoint
+from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel
 
@@ -78,6 +81,19 @@ def test_every_schedule_has_a_name_by_which_its_pause_is_kept(entry: dict[str, A
     wanted = wanted_deployment(entry, ["SOME_TYPE"], {})
     assert wanted.full_name == name_of(entry)
     assert all(schedule["slug"] for schedule in wanted.schedules)
+
+
+@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry.get("schedules")], ids=name_of)
+def test_every_cron_comes_round_within_a_day(entry: dict[str, Any]) -> None:
+    for schedule in entry["schedules"]:
+        cron = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
+        first, second = asyncio.run(cron.get_dates(2, start=datetime(2030, 1, 31, tzinfo=UTC)))
+        assert timedelta(0) < second - first <= timedelta(days=1)
+
+
+def test_what_is_no_cron_is_found() -> None:
+    with pytest.raises(ValueError, match="cron"):
+        CronSchedule(cron="*/5 * * *", timezone="UTC")
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
