@@ -27,6 +27,7 @@ def as_document(view: ExecutorView, stale_after: timedelta) -> dict[str, Any]:
         "pid": executor.pid,
         "state": duty_of(view, stale_after),
         "queues": list(executor.queues),
+        "jobTypes": None if executor.job_types is None else list(executor.job_types),
         "held": view.held,
         "inCrew": executor.in_crew,
         "flowRunId": str(executor.flow_run_id) if executor.flow_run_id else None,

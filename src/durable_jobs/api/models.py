@@ -222,6 +222,9 @@ class Worker(_Model):
     pid: int
     state: Literal["working", "idle", "draining", "silent"]
     queues: list[str]
+    job_types: Annotated[
+        list[str] | None, Field(description="What it executes; null counts as everything.")
+    ] = None
     held: dict[str, int]
     in_crew: bool
     flow_run_id: UUID | None

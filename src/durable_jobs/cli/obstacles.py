@@ -1,4 +1,4 @@
-"""Why a waiting job waits, as far as it can be seen: a pause, its time, or nobody on duty."""
+"""Why a waiting job waits, as far as it can be seen: a pause, its time, nobody on duty, nobody who knows it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from durable_jobs.moments import for_people
 from durable_jobs.stores.protocols import ExecutorView
 
 NOBODY = "no shift is on duty"
+DECLARE_IT = "name its module in DURABLE_JOBS_MODULES of a worker"
 START_ONE = "start the stack with `durable-jobs up`, or run the deployment execute-jobs/shift"
 
 _CLAIMING = ("working", "idle")
@@ -24,9 +25,12 @@ async def obstacle(jobs: Jobs, job: Job) -> str | None:
             return f"Still waiting: {what} is paused (durable-jobs resume {paused.name})"
     if job.run_at > datetime.now(UTC):
         return f"Still waiting: the job is to run at {for_people(job.run_at)}"
-    claiming = [worker for worker in await jobs.workers() if worker["state"] in _CLAIMING]
-    if not any(job.queue in worker["queues"] for worker in claiming):
+    workers = [worker for worker in await jobs.workers() if worker["state"] in _CLAIMING]
+    serving = [worker["jobTypes"] for worker in workers if job.queue in worker["queues"]]
+    if not serving:
         return f"Still waiting: {NOBODY} for queue {job.queue}; {START_ONE}"
+    if not any(types is None or job.job_type in types for types in serving):
+        return f"Still waiting: no shift on duty declares the type {job.job_type}; {DECLARE_IT}"
     return None
 
 

@@ -83,6 +83,20 @@ def test_it_says_that_nobody_is_on_duty_and_gives_up_in_time(command: Command) -
     assert f"Not waiting any longer: job {result.out.strip()} is PENDING" in result.err
 
 
+def test_it_says_that_nobody_on_duty_declares_the_type(
+    command: Command, owner_connection: psycopg.Connection
+) -> None:
+    owner_connection.execute(
+        "INSERT INTO job_executors (executor_id, host, pid, queues, job_types)"
+        " VALUES (gen_random_uuid(), 'a', 1, '{both}', '{OTHER}')"
+    )
+    result = command("submit", "ECHO", NOTE, "--wait", "--wait-timeout", "0.2")
+    assert "Still waiting: no shift on duty declares the type ECHO; name its module in" in result.err
+    owner_connection.execute("UPDATE job_history SET run_at = now() - interval '1 hour'")
+    oldest = next(c for c in command("check", "--json").json["checks"] if c["name"] == "oldest waiting job")
+    assert "no shift on duty declares this type" in oldest["message"]
+
+
 def test_it_says_what_is_paused_or_not_due(command: Command) -> None:
     command("pause", "ECHO")
     paused = command("submit", "ECHO", NOTE, "--wait", "--wait-timeout", "PT0.2S")
