@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from prefect import task
 from prefect.blocks.system import Secret
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Failed, Running, Scheduled
@@ -27,6 +28,11 @@ from tests.support.eventually import eventually
 pytestmark = pytest.mark.timeout(300)
 HOUR = timedelta(hours=1)
 WAITING = ("Scheduled", "Late")
+
+
+@task
+def a_step() -> None:
+    """Stand for another flow's run inside its parent."""
 
 
 async def collect(
@@ -117,6 +123,20 @@ async def test_what_a_job_started_is_no_root(runtime: OpenRuntime, theirs: Their
         await theirs.fail((await run_of(theirs, job.job_id)).id)
         await ended(runtime, job.job_id)
     assert not (await collect(runtime, tag=tag)).kept
+
+
+async def test_a_run_that_another_flow_started_is_its_parents_to_deal_with(
+    runtime: OpenRuntime, theirs: Theirs, tag: str
+) -> None:
+    deployment = await theirs.deploy(tag)
+    parent = await theirs.start(deployment)
+    await theirs.run(parent.id)
+    step = await theirs.client.create_task_run(task=a_step, flow_run_id=parent.id, dynamic_key="0")
+    child = await theirs.start(deployment, parent_task_run_id=step.id)
+    await theirs.fail(child.id)
+    await theirs.set(parent.id, Failed(message="a part of it failed"))
+    done = await collect(runtime, tag=tag)
+    assert [one.run.flow_run_id for _, one in done.kept] == [parent.id]
 
 
 async def test_a_dead_letter_whose_run_succeeds_when_a_person_runs_it_again_is_not_retried(
