@@ -12,7 +12,6 @@ import structlog
 from prefect.runtime import flow_run
 
 from durable_jobs.errors import StoreUnavailable
-from durable_jobs.executor.execution import Stop
 from durable_jobs.executor.served import UNDECLARED
 from durable_jobs.executor.shift import Shift
 from durable_jobs.executor.summary import ShiftSummary
@@ -24,7 +23,7 @@ from durable_jobs.tasks.dispatching import dispatch_if_prefect_answers
 from durable_jobs.tasks.publishing import publishing_meanwhile
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tasks.showing import show_as_task_run
-from durable_jobs.tasks.stopping import on_sigterm
+from durable_jobs.tasks.stopping import stopped_by_signals
 from durable_jobs.tasks.texts import cell
 
 logger = structlog.get_logger(__name__)
@@ -50,7 +49,7 @@ async def work_a_shift(
         show=show_as_task_run,
     )
     dispatching = nullcontext() if until_empty else beside(_dispatch_on(runtime), "dispatching")
-    with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
+    with stopped_by_signals(shift):
         async with dispatching, publishing_meanwhile(runtime.store):
             return await shift.run()
 
@@ -66,7 +65,7 @@ async def execute_alone(runtime: OpenRuntime, tenant: str, job_id: UUID) -> str:
         flow_run_id=UUID(flow_run.id) if flow_run.id else None,
         show=show_as_task_run,
     )
-    with on_sigterm(lambda: shift.leave("told to stop", Stop.SHUTDOWN)):
+    with stopped_by_signals(shift):
         summary = await shift.run()
     if summary.undeclared:
         return f"given back: {UNDECLARED}"

@@ -83,11 +83,15 @@ class Execution:
         """Whether the job's timeout has passed."""
         return time.monotonic() - self.started > self.job.timeout.total_seconds()
 
-    def stop(self, why: Stop) -> None:
-        """Ask the code to end; async code is interrupted, code in a thread must look."""
+    def note(self, why: Stop) -> None:
+        """Take down that it is to end, and from when; what it raises from now on is no failure of its own."""
         if self.stopped is None:
             self.stopped = why
             self.stop_asked_at = time.monotonic()
+
+    def stop(self, why: Stop) -> None:
+        """Ask the code to end; async code is interrupted, code in a thread must look."""
+        self.note(why)
         if self._context is None:
             # Not begun: `run` looks first. Cancelled now, the task would end without entering it.
             return

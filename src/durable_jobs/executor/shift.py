@@ -127,6 +127,14 @@ class Shift:
             self._leaving.set()
         self._claimer.wake("")
 
+    def note_interrupt(self) -> None:
+        """Take down that somebody pressed Ctrl-C: what it raises amid a job is not the job's failure.
+
+        It acts on nothing and may be called by a signal's handler; the interruption itself ends the shift.
+        """
+        for execution in list(self._running.values()):
+            execution.note(Stop.SHUTDOWN)
+
     async def run(self) -> ShiftSummary:
         """Work until there is a reason to end, and return what was done."""
         with objects_aside():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL
 
 from durable_jobs import register_jobs
+from durable_jobs.tasks.reconciling import settle_orphans
 from durable_jobs.tasks.runtimes import OpenRuntime
 from durable_jobs.tenants import job_tenant_scope
 from tests.support.eventually import eventually
@@ -100,3 +102,22 @@ async def test_ctrl_c_gives_jobs_back_and_ends_the_program(
         assert process.returncode != 0, (tmp_path / "log").read_text()
     assert states(owner, again) == ["PENDING"] * 3
     assert owner.execute("SELECT DISTINCT crash_count FROM job_history").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.02, 0.05])
+async def test_ctrl_c_again_and_again_is_no_failure_of_a_job(
+    runtime: OpenRuntime, owner: psycopg.Connection, tmp_path: Path, apart: float
+) -> None:
+    again = await submit("AGAIN", 3, seconds=600)
+    with program(tmp_path, PREFECT_API_URL.value()) as process:
+        await until(owner, again, "RUNNING")
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            await asyncio.sleep(apart)
+
+    async def settled() -> bool:
+        # Whoever insists may end the program before it has given its jobs back.
+        await settle_orphans(runtime)
+        return states(owner, again) == ["PENDING"] * 3
+
+    await eventually(settled, LONG)
