@@ -56,7 +56,7 @@ def needing(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         raise Refusal(
             403,
             "insufficient-scope",
-            f"the token lacks the scope {scope!r} (it has {', '.join(sorted(caller.scopes)) or 'none'});"
+            f"the token lacks the scope {str(scope)!r} (it has {', '.join(sorted(caller.scopes)) or 'none'});"
             " use a token with that scope",
             headers={
                 "WWW-Authenticate": f'Bearer realm="durable-jobs", error="insufficient_scope", scope="{scope}"'

@@ -69,12 +69,14 @@ class Edge:
     async def _bounded(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         bound = self._longer.get((scope["method"], scope["path"]), self._timeout)
         try:
-            async with asyncio.timeout(bound.total_seconds()):
+            async with asyncio.timeout(bound.total_seconds()) as clock:
                 await self._app(scope, receive, answer.send)
-        except TimeoutError:
-            logger.warning("a request took too long", **_told(scope), seconds=bound.total_seconds())
-            await answer.refuse(receive, _too_long(bound))
         except Exception as error:
+            # A TimeoutError of something inside is a fault like any other, and not this clock.
+            if isinstance(error, TimeoutError) and clock.expired():
+                logger.warning("a request took too long", **_told(scope), seconds=bound.total_seconds())
+                await answer.refuse(receive, _too_long(bound))
+                return
             logger.error("a request failed", **_told(scope), exc_info=error)
             await answer.refuse(receive, _fault())
 

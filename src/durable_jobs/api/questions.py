@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from durable_jobs.errors import BadInput
 from durable_jobs.states import JobState
@@ -30,6 +30,13 @@ def _duration(value: Any) -> timedelta:
         raise ValueError(str(error)) from error
 
 
+def _name(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("no name has a NUL character")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": "^[^\\x00]*$"})]
 Lately = Annotated[Since, PlainValidator(_since, json_schema_input_type=str)]
 Length = Annotated[timedelta, BeforeValidator(_duration, json_schema_input_type=str)]
 _SINCE = "since a time (`2030-01-31T08:00:00Z`), or for a duration before now (`2h`, `P1D`)."
@@ -60,8 +67,8 @@ class JobsQuestion(ListQuestion):
     """Filters of GET /jobs."""
 
     state: Annotated[list[JobState], Field(description="Only these states; repeat it for several.")] = []
-    type: Annotated[str | None, Field(description="Only this job type.")] = None
-    queue: Annotated[str | None, Field(description="Only this queue.")] = None
+    type: Annotated[Name | None, Field(description="Only this job type.")] = None
+    queue: Annotated[Name | None, Field(description="Only this queue.")] = None
     since: Annotated[Lately | None, Field(description=f"Made {_SINCE}")] = None
 
 
@@ -71,7 +78,7 @@ class FailedQuestion(ListQuestion):
     retryable: Annotated[
         bool | None, Field(description="Only what can be retried now, or only what cannot.")
     ] = None
-    job_type: Annotated[str | None, Field(description="Only this job type.")] = None
+    job_type: Annotated[Name | None, Field(description="Only this job type.")] = None
     since: Annotated[Lately | None, Field(description=f"Failed {_SINCE}")] = None
 
 

@@ -104,7 +104,7 @@ def scopes_of(claims: Mapping[str, Any]) -> frozenset[Scope]:
     """Return the scopes that claims name: `scope` as words (RFC 8693), or `scp` as a list; others are ignored."""
     given = claims.get("scope", claims.get("scp", ""))
     words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
-    return frozenset(Scope(word) for word in words if word in set(Scope))
+    return frozenset(scope for scope in Scope if scope in words)
 
 
 def verifier_of(settings: Settings) -> TokenVerifier | None:

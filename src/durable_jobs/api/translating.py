@@ -143,12 +143,15 @@ def _faults(faults: Iterable[Any], prefix: Sequence[str]) -> list[FieldFault]:
 def _path(parts: Sequence[str | int]) -> str:
     # The body's fields are named as people write them, what is elsewhere says where it is.
     inner = parts[1:] if parts and parts[0] == "body" and len(parts) > 1 else parts
+    if len(parts) == 2 and parts[0] == "body" and isinstance(parts[1], int):
+        inner = parts[:1]  # a place in a text that is not JSON
     return ".".join(str(part) for part in inner)
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "json_invalid":
-        return f"the body is not JSON: {fault.get('ctx', {}).get('error', fault['msg'])}"
+        why = fault.get("ctx", {}).get("error", fault["msg"]).removesuffix(" at")
+        return f"the body is not JSON: {why} at character {fault['loc'][-1]}"
     if fault["type"] == "extra_forbidden":
         return "there is no such field; leave it out, or check how it is written"
     if fault["type"] == "model_attributes_type":
@@ -165,4 +168,21 @@ def _of_http(error: HTTPException, scope: Mapping[str, Any]) -> Refusal:
         allowed = headers.get("Allow", headers.get("allow", "another method"))
         detail = f"{scope.get('method')} is not possible at {path[:200]!r}; use {allowed}"
         return Refusal(405, "method-not-allowed", detail, headers=headers)
+    if error.status_code == 400 and error.__cause__ is not None:
+        return _unreadable(error.__cause__)
     return Refusal(error.status_code, "bad-request", str(error.detail), headers=headers)
+
+
+def _unreadable(cause: BaseException) -> Refusal:
+    """Say why a body is no JSON that can be read; what the parser says of it may hold some of it."""
+    match cause:
+        case UnicodeDecodeError():
+            why = f"it is not UTF-8 at byte {cause.start}"
+        case RecursionError():
+            why = "it is nested too deep"
+        case ValueError():
+            why = "a number in it has too many digits"
+        case _:
+            why = "check it and its Content-Type"
+    fault = FieldFault(field="body", kind="bytes", message=f"the body cannot be read as JSON: {why}")
+    return Refusal(400, "invalid-request", f"body: {fault.message}", errors=[fault])

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from durable_jobs.api.bodies import ENVELOPE
+from durable_jobs.api.edge import Edge
 from durable_jobs.api.rates import RateLimit
 from durable_jobs.stores.postgres.api_state import PgApiState
 from durable_jobs.stores.postgres.database import Database
@@ -232,3 +233,13 @@ def raw(server: ApiServer, lines: str, body: bytes, *, authorization: str | None
         connection.shutdown(socket.SHUT_RDWR)
         sender.join()
     return answer
+
+
+async def test_a_timeout_of_something_inside_is_a_fault_and_not_the_clock() -> None:
+    async def broken(*_: object) -> None:
+        raise TimeoutError("a disk that does not answer")
+
+    edge = Edge(broken, timeout=timedelta(minutes=5), longer={}, most_in_flight=1)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(edge), base_url="http://api") as caller:
+        answer = await caller.get("/jobs")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:durable-jobs:problem:internal-error")

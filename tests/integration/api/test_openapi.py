@@ -209,6 +209,42 @@ def test_what_cannot_be_right_is_told_where_and_what_it_is(
     assert fault["message"]
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"type": "ECHO",}', "not JSON"),
+        (b'{"type": "\xff"}', "not UTF-8"),
+        (b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deep"),
+        (b'{"priority": ' + b"9" * 5_000 + b"}", "too many digits"),
+    ],
+    ids=["syntax", "encoding", "depth", "digits"],
+)
+def test_a_body_that_no_parser_reads_is_told_why(client: httpx.Client, body: bytes, why: str) -> None:
+    answer = client.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    [fault] = answer.json()["errors"]
+    assert fault["field"] == "body"
+    assert why in fault["message"]
+    assert answer.json()["detail"] == f"body: {fault['message']}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/jobs?type=%00", 400),
+        ("GET", "/jobs?queue=a%00b", 400),
+        ("GET", "/jobs/failed?job_type=%00", 400),
+        ("POST", "/queues/%00/pause", 404),
+        ("POST", "/queues/%00/resume", 404),
+        ("POST", "/types/%00/resume", 404),
+    ],
+)
+def test_a_name_with_a_nul_is_no_fault_of_the_server(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    assert client.request(method, path).status_code == status
+
+
 def test_a_strict_model_reads_json_as_json(client: httpx.Client) -> None:
     data = {"id": "0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55", "parts": [1, 2]}
     made = client.post("/jobs", json={"type": "STRICT", "data": data})

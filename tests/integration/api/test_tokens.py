@@ -118,8 +118,15 @@ def test_each_endpoint_needs_its_scope(api: ApiServer, method: str, path: str, s
         answer = caller.request(method, path, **body)
     assert answer.status_code == 403
     assert f'error="insufficient_scope", scope="{scope}"' in answer.headers["www-authenticate"]
+    assert f"lacks the scope '{scope}'" in answer.json()["detail"]
     with api.client(scopes=[scope]) as caller:
         assert caller.request(method, path, **body).status_code not in (401, 403)
+
+
+def test_scopes_that_are_no_words_are_ignored(api: ApiServer) -> None:
+    claims = {k: v for k, v in GOOD.items() if k != "scope"} | {"scp": [{}, ["read"], 7, "read"]}
+    answer = httpx.get(f"{api.url}/jobs", headers={"Authorization": f"Bearer {encoded(claims)}"}, timeout=60)
+    assert answer.status_code == 200
 
 
 def test_tenant_and_submitter_are_those_of_the_token(api: ApiServer) -> None:

@@ -56,7 +56,8 @@ async def _pause(kind: Kind, name: str, by: str, access: Access) -> Response:
 
 async def _resume(kind: Kind, name: str, by: str, access: Access) -> Response:
     store = await access.store()
-    if not await store.resume(kind, name, by=by):
+    # No name has a NUL, which Postgres could not even be asked for.
+    if "\0" in name or not await store.resume(kind, name, by=by):
         _require_declared(kind, name, access)
         raise NotAllowed(f"{kind} {name!r} is not paused")
     return answer_json({"kind": kind, "name": name, "paused": False, "since": None, "by": None})
