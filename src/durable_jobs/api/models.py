@@ -212,6 +212,10 @@ class Purged(BaseModel):
     effects: int | None = None
     bytes: int | None = None
     redis: int | None = None
+    left: Annotated[int | None, Field(description="Jobs of Redis that are due and still there.")] = None
+    jobs_ended_before: datetime | None = None
+    effects_made_before: datetime | None = None
+    tenants: int | None = None
 
 
 class Worker(_Model):

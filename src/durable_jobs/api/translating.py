@@ -150,8 +150,9 @@ def _path(parts: Sequence[str | int]) -> str:
 
 def _sentence(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "json_invalid":
-        why = fault.get("ctx", {}).get("error", fault["msg"]).removesuffix(" at")
-        return f"the body is not JSON: {why} at character {fault['loc'][-1]}"
+        where = f" (at character {fault['loc'][-1]})" if fault["loc"] else ""
+        why = str(fault.get("ctx", {}).get("error", fault["msg"])).removesuffix(" at")
+        return f"the body is not JSON: {why}{where}"
     if fault["type"] == "extra_forbidden":
         return "there is no such field; leave it out, or check how it is written"
     if fault["type"] == "model_attributes_type":

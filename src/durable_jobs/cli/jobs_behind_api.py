@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from durable_jobs.cli.where import Jobs, Kind, Names, SubmitRequest
+from durable_jobs.cli.where import Jobs, Kind, Names, PurgeRequest, SubmitRequest
 from durable_jobs.client import AsyncJobsClient
 from durable_jobs.client.clients import TOKEN_VARIABLE
 from durable_jobs.dead_letters.store import ChainEvent
@@ -24,9 +24,14 @@ from durable_jobs.written_times import Since
 @asynccontextmanager
 async def jobs_behind_api(url: str) -> AsyncIterator[Jobs]:
     """Use the API with the token in DURABLE_JOBS_TOKEN; it is waited for as long as a database would be."""
-    patience = current_runtime().settings.database_timeout
-    async with AsyncJobsClient(url, os.environ.get(TOKEN_VARIABLE) or None, patience=patience) as client:
+    async with client_of(url) as client:
         yield JobsBehindApi(client)
+
+
+def client_of(url: str) -> AsyncJobsClient:
+    """Return a client of the API; use it by `async with`."""
+    patience = current_runtime().settings.database_timeout
+    return AsyncJobsClient(url, os.environ.get(TOKEN_VARIABLE) or None, patience=patience)
 
 
 class JobsBehindApi:
@@ -136,6 +141,21 @@ class JobsBehindApi:
             raise BadInput(f"{option} does not work through an API: leave it out")
         found = await self._client.purgeable(older_than=jobs)
         return found.model_dump(mode="json", by_alias=True)
+
+    async def purge(self, request: PurgeRequest) -> dict[str, Any]:
+        """Purge jobs of the token's tenant, as `purge --tenant` does."""
+        options = {
+            "--effects-older-than": request.effects,
+            "--redis-older-than": request.redis,
+            "--redis-prefix": request.redis_prefix,
+            "--time-budget": request.time_budget,
+            "--tenant": request.tenants,
+        }
+        for option, given in options.items():
+            if given is not None:
+                raise BadInput(f"{option} does not work through an API: leave it out")
+        found = await self._client.purge(older_than=request.jobs, dry_run=request.dry_run)
+        return found.model_dump(mode="json", by_alias=True, exclude={"target"}, exclude_none=True)
 
     async def _whole(self, job: Job) -> Job:
         """Return a job with its payload, as beside the database."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from durable_jobs.cli import arguments
 from durable_jobs.cli.running import declared, user
-from durable_jobs.cli.where import Jobs, Kind, Names, SubmitRequest
+from durable_jobs.cli.where import Jobs, Kind, Names, PurgeRequest, SubmitRequest
 from durable_jobs.dead_letters.store import ChainEvent
 from durable_jobs.errors import NotAllowed
 from durable_jobs.jobs import Job
@@ -149,6 +149,29 @@ class JobsInDatabase:
         periods = Periods(jobs) if effects is None else Periods(jobs, effects)
         limits = await periods.limits(self._store, self._runtime.settings.min_retention)
         return look_figures(await look(self._store, limits, tenants=tenants))
+
+    async def purge(self, request: PurgeRequest) -> dict[str, Any]:
+        """Purge what is over its time, of some tenants or of all, and Redis with all."""
+        from durable_jobs.retention import Periods, purge_run
+        from durable_jobs.retention.bullmq import PREFIX
+        from durable_jobs.retention.running import TIME_BUDGET
+
+        asked = {"jobs": request.jobs, "effects": request.effects, "redis": request.redis}
+        async with purge_run(
+            self._store,
+            self._runtime.settings,
+            # Zero is said too, and refused.
+            Periods(**{name: period for name, period in asked.items() if period is not None}),
+            time_budget=TIME_BUDGET if request.time_budget is None else request.time_budget,
+            dry_run=request.dry_run,
+            redis_prefix=request.redis_prefix or PREFIX,
+            tenants=request.tenants,
+        ) as run:
+            await run.look()
+            await run.purge_db()
+            await run.purge_redis()
+            await run.verify()
+        return run.figures()
 
 
 def configuration_here() -> dict[str, Any]:

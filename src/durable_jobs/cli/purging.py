@@ -11,15 +11,9 @@ import typer
 from durable_jobs.cli import arguments
 from durable_jobs.cli.arguments import TENANT, Json
 from durable_jobs.cli.output import answer, answer_json, say, table
-from durable_jobs.cli.running import with_store
-from durable_jobs.cli.where import Jobs, with_jobs
+from durable_jobs.cli.where import Jobs, PurgeRequest, with_jobs
 from durable_jobs.errors import BadInput
-from durable_jobs.retention import Periods, purge_run
-from durable_jobs.retention.bullmq import PREFIX
-from durable_jobs.retention.periods import EFFECTS, JOBS, REDIS
-from durable_jobs.retention.running import TIME_BUDGET, PurgeRun
-from durable_jobs.runtime import Runtime
-from durable_jobs.stores.postgres import PgJobsStore
+from durable_jobs.retention.periods import JOBS
 from durable_jobs.tenants import validated
 
 _HEADS = ("TENANT", "TYPE", "STATE", "JOBS", "BYTES", "OLDEST", "YOUNGEST")
@@ -58,10 +52,8 @@ def purgeable(
 
     Example: durable-jobs purgeable --older-than 14d
     """
-    jobs_period = _length("--older-than", older_than, JOBS)
-    effects = (
-        None if effects_older_than is None else _length("--effects-older-than", effects_older_than, EFFECTS)
-    )
+    jobs_period = JOBS if older_than is None else arguments.duration("--older-than", older_than)
+    effects = _given("--effects-older-than", effects_older_than)
     tenants = _named(tenant)
 
     async def work(jobs: Jobs) -> dict[str, Any]:
@@ -75,7 +67,10 @@ def purge(
     older_than: OlderThan = None,
     effects_older_than: EffectsOlderThan = None,
     redis_older_than: RedisOlderThan = None,
-    redis_prefix: Annotated[str, typer.Option(help="BullMQ's prefix in Redis.")] = PREFIX,
+    redis_prefix: Annotated[
+        str | None,
+        typer.Option(help="BullMQ's prefix in Redis: pv:jobs (the default), ...", show_default="pv:jobs"),
+    ] = None,
     time_budget: Annotated[
         str | None,
         typer.Option(help="When to stop; the next purge goes on.", show_default="30m"),
@@ -89,45 +84,30 @@ def purge(
 
     Example: durable-jobs purge --dry-run
     """
-    periods, tenants = _periods(older_than, effects_older_than, redis_older_than), _named(tenant)
-    budget = _length("--time-budget", time_budget, TIME_BUDGET)
-
-    if not redis_prefix:
+    if redis_prefix == "":
         raise BadInput("--redis-prefix '': name the prefix of the BullMQ queues, such as pv:jobs")
+    request = PurgeRequest(
+        dry_run,
+        _given("--older-than", older_than),
+        _given("--effects-older-than", effects_older_than),
+        _given("--redis-older-than", redis_older_than),
+        redis_prefix,
+        _given("--time-budget", time_budget),
+        _named(tenant),
+    )
 
-    async def work(runtime: Runtime, store: PgJobsStore) -> PurgeRun:
-        async with purge_run(
-            store,
-            runtime.settings,
-            periods,
-            time_budget=budget,
-            dry_run=dry_run,
-            redis_prefix=redis_prefix,
-            tenants=tenants,
-        ) as run:
-            await run.look()
-            await run.purge_db()
-            await run.purge_redis()
-            await run.verify()
-        return run
+    async def work(jobs: Jobs) -> dict[str, Any]:
+        return await jobs.purge(request)
 
-    figures = with_store(TENANT, work).figures()
+    figures = with_jobs(TENANT, work)
     if as_json:
         answer_json(figures)
     else:
         answer(_sentence(figures))
 
 
-def _periods(older_than: str | None, effects: str | None, redis: str | None) -> Periods:
-    return Periods(
-        _length("--older-than", older_than, JOBS),
-        _length("--effects-older-than", effects, EFFECTS),
-        _length("--redis-older-than", redis, REDIS),
-    )
-
-
-def _length(option: str, text: str | None, default: timedelta) -> timedelta:
-    return default if text is None else arguments.duration(option, text)
+def _given(option: str, text: str | None) -> timedelta | None:
+    return None if text is None else arguments.duration(option, text)
 
 
 def _named(tenants: Sequence[str] | None) -> list[str] | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from durable_jobs.cli.arguments import Json
 from durable_jobs.cli.output import answer, answer_json, say, table
+from durable_jobs.cli.where import remote_url
 from durable_jobs.errors import BadInput
 from durable_jobs.redis_health import HealthReport, RedisTarget, examine
 from durable_jobs.redis_health.target import NOTHING_TO_WATCH, target_of_settings
@@ -36,20 +37,40 @@ def redis(
 ) -> None:
     """Look at Redis: connection, latency, TLS, certificate, AUTH, role, memory, writes, persistence.
 
-    Looks at the Redis of DURABLE_JOBS_REDIS_URL. Exit code 1 when a check failed.
+    Looks at the Redis of DURABLE_JOBS_REDIS_URL; through an API, at the API's. Exit code 1 when a check failed.
 
     Example: durable-jobs redis --json
     """
-    reports = asyncio.run(_examine(block or [], Settings.load()))
-    healthy = not any(report.failures for report in reports)
+    url = remote_url()
+    targets = _of_this_process(block or []) if url is None else _of_the_api(url, block)
+    healthy = all(target["healthy"] for target in targets)
     if as_json:
-        answer_json({"healthy": healthy, "targets": [report.as_json() for report in reports]})
-    elif reports:
-        answer("\n\n".join(_shown(report) for report in reports))
+        answer_json({"healthy": healthy, "targets": targets})
+    elif targets:
+        answer("\n\n".join(_shown(target) for target in targets))
     else:
         say(NOTHING_TO_WATCH)
     if not healthy:
         raise typer.Exit(1)
+
+
+def _of_the_api(url: str, blocks: Sequence[str] | None) -> list[dict[str, Any]]:
+    if blocks:
+        raise BadInput(
+            "--block does not work through an API: leave it out, and the API's own Redis is looked at"
+        )
+
+    from durable_jobs.cli.jobs_behind_api import client_of  # httpx loads slowly
+
+    async def ask() -> list[dict[str, Any]]:
+        async with client_of(url) as client:
+            return (await client.redis()).targets
+
+    return asyncio.run(ask())
+
+
+def _of_this_process(blocks: Sequence[str]) -> list[dict[str, Any]]:
+    return [report.as_json() for report in asyncio.run(_examine(blocks, Settings.load()))]
 
 
 async def _examine(blocks: Sequence[str], settings: Settings) -> list[HealthReport]:
@@ -69,6 +90,6 @@ def _loader() -> Load:
     raise BadInput(f"--block: nothing here loads blocks (no entry point {BLOCKS}); install durable-jobs anew")
 
 
-def _shown(report: HealthReport) -> str:
-    rows = [(result.check, result.outcome, result.severity or "", result.reason) for result in report.results]
-    return f"{report.target}  {report.endpoint}  {report.environment}\n{table(_HEADS, rows)}"
+def _shown(target: Mapping[str, Any]) -> str:
+    rows = [(one["check"], one["outcome"], one["severity"] or "", one["reason"]) for one in target["checks"]]
+    return f"{target['target']}  {target['endpoint']}  {target['environment']}\n{table(_HEADS, rows)}"

@@ -32,8 +32,8 @@ URL_VARIABLE = "DURABLE_JOBS_API_URL"
 INTERRUPTED = 130
 THROUGH_THE_API = frozenset(
     {
-        "cancel", "config", "get", "list", "pause", "purgeable", "resubmit", "resume", "retry", "submit",
-        "workers",
+        "cancel", "config", "get", "list", "pause", "purge", "purgeable", "redis", "resubmit", "resume",
+        "retry", "submit", "workers",
     }
 )  # fmt: skip
 """The commands that work with an API as well."""
@@ -50,6 +50,18 @@ class SubmitRequest(NamedTuple):
     correlation_id: str | None
     priority: int
     run_at: datetime | None
+
+
+class PurgeRequest(NamedTuple):
+    """What is to be purged; what is None is not said, and has its default."""
+
+    dry_run: bool
+    jobs: timedelta | None
+    effects: timedelta | None
+    redis: timedelta | None
+    redis_prefix: str | None
+    time_budget: timedelta | None
+    tenants: Sequence[str] | None
 
 
 class Names(NamedTuple):
@@ -120,6 +132,10 @@ class Jobs(Protocol):
         self, jobs: timedelta, effects: timedelta | None, tenants: Sequence[str] | None
     ) -> dict[str, Any]:
         """Return what a purge would take, as JSON shows it."""
+        ...
+
+    async def purge(self, request: PurgeRequest) -> dict[str, Any]:
+        """Purge what is over its time, prove it, and return what went, as JSON shows it."""
         ...
 
 

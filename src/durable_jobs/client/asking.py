@@ -46,10 +46,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Send:
-    """Make the call; it may take so many seconds."""
+    """Make the call; it may take so many seconds, and so many until there is a connection."""
 
     call: Call
     seconds: float
+    connect: float
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,10 @@ def ask(call: Call, until: Until) -> Flow[httpx.Response]:
         wait = pause
         try:
             # A last attempt always has a second, so that no deadline makes every call fail.
-            seconds = min(call.attempt.total_seconds(), max(until.left, 1.0))
-            response: httpx.Response = yield Send(call, seconds)
+            patient = min(call.attempt.total_seconds(), max(until.left, 1.0))
+            # Patience is for an API that is away: one that was reached may finish what takes long.
+            seconds = call.attempt.total_seconds() if call.attempt > ATTEMPT else patient
+            response: httpx.Response = yield Send(call, seconds, connect=patient)
         except httpx.TransportError as error:
             if not (call.repeatable or isinstance(error, _NOT_SENT)) or until.left < wait:
                 raise ApiUnavailable(_away(call, error)) from error

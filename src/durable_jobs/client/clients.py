@@ -66,11 +66,11 @@ class _Client:
             verify: an SSL context of your own for https.
 
         Raises:
-            BadInput: the URL is not one of http or https.
+            BadInput: the URL is not one of http or https, or the token can be none.
         """
         self.options = Options(patience)
         self._url = _checked(url)
-        self._token = None if token is None else SecretStr(token)
+        self._token = None if token is None else SecretStr(_good(token))
         self._verify = verify
 
     @classmethod
@@ -89,8 +89,8 @@ class _Client:
         return cls(url, os.environ.get(TOKEN_VARIABLE) or None, **options)
 
     def __repr__(self) -> str:
-        """Show the address, never the token."""
-        return f"{type(self).__name__}({str(self._url)!r})"
+        """Show the address, never the token or a password."""
+        return f"{type(self).__name__}({str(self._url.copy_with(userinfo=b''))!r})"
 
     def _settings(self) -> dict[str, Any]:
         headers = {"User-Agent": f"durable-jobs/{version('durable-jobs')}", "Accept": "application/json"}
@@ -171,8 +171,18 @@ def _request(step: Send) -> dict[str, Any]:
         "params": list(call.params),
         "json": call.json,
         "headers": dict(call.headers),
-        "timeout": step.seconds,
+        "timeout": httpx.Timeout(step.seconds, connect=step.connect, pool=step.connect),
     }
+
+
+def _good(token: str) -> str:
+    # What a header cannot hold would be told, with the token, by the error of whoever sends it.
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise BadInput(
+            f"the token ({TOKEN_VARIABLE}) has {len(token)} characters, and a token has printable ASCII characters"
+            " only, without a space or a line end around it; give it as `durable-jobs token` prints it"
+        )
+    return token
 
 
 def _checked(url: str) -> httpx.URL:

@@ -119,12 +119,7 @@ def _problem(response: httpx.Response) -> ApiProblem:
     except ValueError:
         document = None
     if not isinstance(document, dict) or "detail" not in document:
-        where = response.request.url.copy_with(userinfo=b"", query=None)
-        detail = (
-            f"{where} answered with HTTP {response.status_code}, not as the API of durable-jobs does;"
-            " check the URL and what stands between"
-        )
-        return ApiProblem(response.status_code, "", detail, errors=(), request_id="")
+        return stranger(response)
     return ApiProblem(
         response.status_code,
         str(document.get("type", "")).removeprefix(_PREFIX),
@@ -132,3 +127,13 @@ def _problem(response: httpx.Response) -> ApiProblem:
         errors=tuple(document.get("errors") or ()),
         request_id=str(document.get("instance") or "").removeprefix("urn:request:"),
     )
+
+
+def stranger(response: httpx.Response) -> ApiProblem:
+    """Return the error that an answer is which the API did not give."""
+    where = response.request.url.copy_with(userinfo=b"", query=None)
+    detail = (
+        f"{where} answered with HTTP {response.status_code}, not as the API of durable-jobs does;"
+        " check the URL and what stands between"
+    )
+    return ApiProblem(response.status_code, "", detail, errors=(), request_id="")

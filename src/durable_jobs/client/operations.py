@@ -12,7 +12,7 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import httpx
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from durable_jobs.api.models import (
     Configuration,
@@ -29,6 +29,7 @@ from durable_jobs.api.models import (
     Workers,
 )
 from durable_jobs.client.asking import Call, Emit, Flow, Options, Until, ask
+from durable_jobs.client.errors import stranger
 from durable_jobs.errors import JobNotFound
 from durable_jobs.jobs import Job
 from durable_jobs.states import JobState
@@ -251,8 +252,16 @@ def _read(options: Options, model: type[M], call: Call) -> Flow[M]:
 
 
 def parsed(model: type[M], response: httpx.Response) -> M:
-    """Read an answer; what a newer API tells besides is left out."""
-    return model.model_validate_json(response.content, extra="ignore")
+    """Read an answer; what a newer API tells besides is left out.
+
+    Raises:
+        ApiProblem: it is not an answer of the API.
+    """
+    try:
+        return model.model_validate_json(response.content, extra="ignore")
+    except ValidationError:
+        # Without its text, which may hold payloads.
+        raise stranger(response) from None
 
 
 def _pages(read: Callable[[str | None], Flow[JobList]]) -> Flow[None]:

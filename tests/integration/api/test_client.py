@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -190,6 +193,61 @@ def test_a_client_never_shows_its_token_and_refuses_what_is_no_address() -> None
     for url in ("localhost:8000", "ftp://host", "http://", "not a url"):
         with pytest.raises(BadInput):
             JobsClient(url)
+
+
+@pytest.mark.parametrize("bad", ["", "invented\n", " invented", "invent\u00e9d"])
+def test_what_can_be_no_token_is_refused_and_not_shown(bad: str) -> None:
+    with pytest.raises(BadInput, match="the token") as caught:
+        JobsClient("http://127.0.0.1:9", bad)
+    assert "invent" not in str(caught.value)
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    with JobsClient("http://user:invented@127.0.0.1:9") as client:
+        assert repr(client) == "JobsClient('http://127.0.0.1:9')"
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """Something that is no API; what it is asked to delete takes it longer than a client's patience."""
+
+    def do_GET(self) -> None:
+        self.answer(b"<html>Welcome</html>")
+
+    def do_DELETE(self) -> None:
+        time.sleep(1.5)
+        self.answer(b'{"target": "db", "dryRun": false, "jobs": 7}')
+
+    def answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_an_answer_of_something_else_is_told_as_that(elsewhere: str) -> None:
+    with (
+        JobsClient(elsewhere) as client,
+        pytest.raises(ApiProblem, match="not as the API of durable-jobs does"),
+    ):
+        client.stats()
+
+
+def test_a_purge_may_take_longer_than_the_patience_for_an_api_that_is_away(elsewhere: str) -> None:
+    with JobsClient(elsewhere, patience=timedelta(milliseconds=100)) as client:
+        assert client.purge().jobs == 7
 
 
 def test_a_client_is_found_by_the_environment(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.integration.api.conftest import WORK
 from tests.support.api_server import ApiServer, token
 from tests.support.cluster import Urls
 from tests.support.command import Command, Result
-from tests.support.history import DAY, add_chain, add_job, add_jobs
+from tests.support.history import DAY, add_chain, add_job, add_jobs, job_ids
 from tests.support.probes import PgProbe
 
 NOTE = '{"text": "hi"}'
@@ -186,13 +186,38 @@ def test_waiting_ends_as_the_job_does(here: Command, api: ApiServer, rows: PgPro
         assert ("the disk of hi is full" in err) == bool(code)
 
 
+def test_a_purge_takes_what_is_over_its_time_of_the_tokens_tenant(
+    here: Command, there: Run, owner_connection: psycopg.Connection
+) -> None:
+    add_jobs(owner_connection, 3, 40 * DAY, tenant="default")
+    other = add_job(owner_connection, 40 * DAY, tenant_id="other")
+    dry = there("purge", "--dry-run")
+    assert dry == here("purge", "--tenant", "default", "--dry-run")
+    assert dry.out.startswith("nothing went; a purge would take 3 jobs")
+    names = set(here("purge", "--tenant", "default", "--dry-run", "--json").json)
+    for option, value in (("--tenant", "other"), ("--redis-prefix", "x"), ("--time-budget", "1m")):
+        refused = there("purge", option, value)
+        assert (refused.code, f"{option} does not work through an API" in refused.err) == (2, True)
+    assert there("purge", "--older-than", "0").code == 2
+    assert there("purge", "--older-than", "50d", "--json").json["jobs"] == 0
+    gone = there("purge", "--older-than", "35d", "--json").json
+    assert (gone["jobs"], set(gone)) == (3, names)
+    assert job_ids(owner_connection) == {other}
+
+
+def test_the_redis_that_is_looked_at_is_the_apis(here: Command, there: Run) -> None:
+    none = there("redis", "--json")
+    assert (none.code, none.json) == (0, {"healthy": True, "targets": []})
+    assert there("redis") == here("redis")
+    assert there("redis", "--block", "mine").code == 2
+
+
 def test_what_needs_the_database_says_so(there: Run, tmp_path: Path) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text("{}\n{}\n")
     for arguments in (
         ["check"],
         ["effects", "list"],
-        ["purge", "--dry-run"],
         ["submit", "NARROW", "--file", str(lines)],
         ["retry", "--type", "ECHO"],
         ["resubmit", "--since", "1d", "--dry-run"],

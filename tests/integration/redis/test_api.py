@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 from tests.integration.redis.servers import RedisServer
-from tests.support.api_server import PATIENT, served
+from tests.support.api_server import COMMAND, PATIENT, served, token
 from tests.support.processes import ROOT
 
 DAY = 86_400
@@ -19,6 +20,18 @@ def checks(document: dict[str, Any]) -> dict[str, str]:
     return {check["check"]: check["outcome"] for check in target["checks"]}
 
 
+def command(url: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `durable-jobs redis` through the API."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DURABLE_JOBS_")}
+    return subprocess.run(
+        [COMMAND, "--api-url", url, "redis", *options],
+        env=kept | {"DURABLE_JOBS_TOKEN": token()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
 def test_health_of_redis_is_right_while_it_lives_and_when_it_has_gone(database_url: str) -> None:
     with RedisServer("--requirepass", "invented", "--appendonly", "yes") as redis:
         url = f"redis://:invented@127.0.0.1:{redis.port}"
@@ -26,10 +39,14 @@ def test_health_of_redis_is_right_while_it_lives_and_when_it_has_gone(database_u
             well = client.get("/health/redis")
             assert (well.status_code, well.json()["healthy"], well.json()["configured"]) == (200, True, True)
             assert checks(well.json())["connection"] == "ok"
+            shown = command(api.url)
+            assert (shown.returncode, shown.stdout.split()[0], shown.stderr) == (0, "default", "")
             redis.stop()
             ill = client.get("/health/redis")
             assert (ill.status_code, ill.json()["healthy"]) == (503, False)
             assert checks(ill.json())["connection"] == "failed"
+            shown = command(api.url, "--json")
+            assert (shown.returncode, checks(json.loads(shown.stdout))["connection"]) == (1, "failed")
             purge = client.delete("/jobs/purge", params={"target": "redis"})
             assert purge.status_code == 503
             # The service itself does not depend on Redis.
