@@ -84,6 +84,17 @@ async def test_passes_that_run_at_once_and_again_keep_each_failure_once(
     assert f"durable-job:{one['job_id']}" in tagged.tags
 
 
+async def test_a_run_kept_by_a_pass_that_died_before_naming_the_job_at_it_is_named_by_the_next(
+    runtime: OpenRuntime, theirs: Theirs, tag: str
+) -> None:
+    run = await theirs.start(await theirs.deploy(tag))
+    await theirs.fail(run.id)
+    [(job_id, _)] = (await collect(runtime, tag=tag)).kept
+    await theirs.client.update_flow_run(run.id, tags=["their-own"])
+    assert not (await collect(runtime, tag=tag)).kept
+    assert set((await theirs.client.read_flow_run(run.id)).tags) == {"their-own", f"durable-job:{job_id}"}
+
+
 async def test_listed_deployments_are_watched_and_ours_never(
     runtime: OpenRuntime, theirs: Theirs, tag: str
 ) -> None:
