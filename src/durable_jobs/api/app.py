@@ -93,6 +93,7 @@ def create_app(settings: Settings, registry: Registry) -> FastAPI:
     )
     app.state.access = access
     app.state.metrics = metrics
+    app.state.routes = [route for router in ROUTERS for route in router.routes]
     for router in ROUTERS:
         app.include_router(router)
     answer_errors(app)

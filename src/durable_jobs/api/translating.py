@@ -8,9 +8,11 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from durable_jobs.api.problems import FieldFault, Refusal, kind_of, render, retry_after
 from durable_jobs.errors import (
@@ -166,12 +168,21 @@ def _of_http(error: HTTPException, scope: Mapping[str, Any]) -> Refusal:
         detail = f"there is nothing at {path[:200]!r}; /openapi.json tells what there is"
         return Refusal(404, "not-found", detail, headers=headers)
     if error.status_code == 405:
-        allowed = headers.get("Allow", headers.get("allow", "another method"))
+        # The framework names the methods of the first route alone.
+        allowed = _methods(scope) or headers.get("Allow", "another method")
+        headers["Allow"] = allowed
         detail = f"{scope.get('method')} is not possible at {path[:200]!r}; use {allowed}"
         return Refusal(405, "method-not-allowed", detail, headers=headers)
     if error.status_code == 400 and error.__cause__ is not None:
         return _unreadable(error.__cause__)
     return Refusal(error.status_code, "bad-request", str(error.detail), headers=headers)
+
+
+def _methods(scope: Mapping[str, Any]) -> str:
+    """Return the methods that a path takes."""
+    routes: Iterable[APIRoute] = scope["app"].state.routes
+    fitting = [route for route in routes if route.matches(dict(scope))[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
 
 
 def _unreadable(cause: BaseException) -> Refusal:

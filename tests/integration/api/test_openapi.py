@@ -245,6 +245,24 @@ def test_a_name_with_a_nul_is_no_fault_of_the_server(
     assert client.request(method, path).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/jobs", "GET, POST"),
+        ("DELETE", "/jobs/0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55", "GET"),
+        ("GET", "/queues/wide/pause", "POST"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_is_not_possible_is_told_with_those_that_are(
+    client: httpx.Client, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 405
+    assert sorted(answer.headers["allow"].split(", ")) == allowed.split(", ")
+    assert answer.headers["allow"] in answer.json()["detail"]
+
+
 def test_a_strict_model_reads_json_as_json(client: httpx.Client) -> None:
     data = {"id": "0198c5a1-6d1e-7c11-b2a4-3f2d1f0e9a55", "parts": [1, 2]}
     made = client.post("/jobs", json={"type": "STRICT", "data": data})
