@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,10 +17,24 @@ from durable_jobs.stores.protocols import JobFilter, QueueUse
 from durable_jobs.tenants import job_tenant_scope
 from tests.support.jobs import QUEUE, enter, new_job
 
+_JOBS = """
+from pydantic import BaseModel
+from durable_jobs import JobContext, Queue, job_type
+
+work_queue = Queue("work")
+
+
+@job_type("WORK", queue="work")
+async def work(request: BaseModel, context: JobContext) -> None: ...
+"""
+
 
 @pytest.fixture
-def settings(database_url: str) -> Settings:
-    return Settings.load(database_url=database_url)
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a program that declares the type of the jobs: others leave them to one that does."""
+    module = tmp_path / "their_jobs.py"
+    module.write_text(_JOBS)
+    return Settings.load(database_url=database_url, modules=(str(module),))
 
 
 def ended_process() -> int:
