@@ -21,10 +21,9 @@ from durable_jobs.schema import migrate
 from durable_jobs.schema.roles import provision
 
 TEMPLATE = "durable_template"
-# Data of tests need not survive anything.
+# Data of tests need not survive the machine. That of a killed server must: synchronous_commit stays on.
 SETTINGS = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",

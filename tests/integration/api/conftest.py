@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def shared_api(worker_urls: Urls) -> Iterator[ApiServer]:
 def api(shared_api: ApiServer, owner_connection: psycopg.Connection) -> ApiServer:
     """The API on an empty database."""
     empty(owner_connection)
+    give_up = time.monotonic() + 60
+    # A test before may have cut its connections: the first who uses one finds that.
+    while not httpx.get(f"{shared_api.url}/health/ready").is_success and time.monotonic() < give_up:
+        time.sleep(0.05)
     return shared_api
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -150,7 +151,12 @@ def prefect(prefect_harness: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with httpx.Client(base_url=url, timeout=30) as client:
 
         def post(method: str, path: str, **document: Any) -> Any:
-            answer = client.request(method, path, json=document).raise_for_status()
+            answer = client.request(method, path, json=document)
+            give_up = time.monotonic() + 60
+            # Prefect's server on SQLite says so when it finds its database locked.
+            while answer.status_code == 503 and time.monotonic() < give_up:
+                answer = client.request(method, path, json=document)
+            answer.raise_for_status()
             return answer.json() if answer.content else None
 
         yield post

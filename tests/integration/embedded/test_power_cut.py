@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -37,8 +38,9 @@ def family(data: Path) -> list[psutil.Process]:
 
 def kill(cluster: PostgresCluster, processes: list[psutil.Process]) -> None:
     for process in processes:
-        process.kill()
-    deadline = time.monotonic() + 10
+        with suppress(psutil.NoSuchProcess):  # the others end by themselves when they miss the first
+            process.kill()
+    deadline = time.monotonic() + 60
     while cluster.is_running:
         assert time.monotonic() < deadline
         time.sleep(0.01)
