@@ -27,7 +27,7 @@ demo: setup
 
 test: setup
 	@.ci/test-servers
-	$(BIN)/python -m pytest -n 2
+	@.ci/tests
 
 lint: setup
 	$(BIN)/ruff check .
