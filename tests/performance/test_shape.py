@@ -190,8 +190,16 @@ def replaced(function: str, right: str, wrong: str) -> str:
             "a claim does not step over dead entries",
         ),
         (lambda: "DROP INDEX job_history_claim", check_beside_history, "a claim sees the history"),
+        (
+            # Also the index of what runs: the planner may take it instead.
+            lambda: (
+                "ALTER TABLE job_history DROP CONSTRAINT job_history_pkey; DROP INDEX job_history_running"
+            ),
+            check_beside_history,
+            "a (claim|finish) sees the history",
+        ),
     ],
-    ids=["finish by what runs", "claim from the beginning", "no index of claims"],
+    ids=["finish by what runs", "claim from the beginning", "no index of claims", "no primary key"],
 )
 async def test_a_shape_that_grows_is_found(
     plant: Callable[[], str], check: Check, found: str, new_database: Callable[[], Urls]
