@@ -15,7 +15,7 @@ from durable_jobs.jobs import ClaimedJob
 from durable_jobs.logs import LogFormat, LogLevel, log_as_service, work_on
 from durable_jobs.tenants import job_tenant_scope
 
-ours, library = structlog.get_logger("durable_jobs.anything"), logging.getLogger("a.library")
+ours, library = structlog.get_logger("durable_jobs.anything"), logging.getLogger("a.package")
 
 # In no line of the source, which a traceback shows.
 LOCAL = "-".join(("invented", "4"))
@@ -36,7 +36,7 @@ def refuse(password: str) -> None:
 async def execute(number: int, correlation_id: str | None) -> None:
     work_on(job(number, correlation_id))
     ours.info("ours", n=number, password="invented-1", url="postgresql://me:invented-2@host/db")
-    library.info("theirs %s", "of a library")
+    library.info("theirs %s", "of a package")
     await asyncio.to_thread(library.warning, "in a thread, Bearer invented-3")
     try:
         refuse(LOCAL)

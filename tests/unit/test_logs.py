@@ -43,10 +43,10 @@ def test_what_is_no_terminal_gets_json_that_names_the_job(log_format: str) -> No
         assert {line["tenant_id"] for line in mine} == {f"tenant-{number}"}
         assert {line.get("correlation_id") for line in mine} == {correlation_id}
         events = {line["event"]: line for line in mine}
-        assert events.keys() == {"ours", "theirs of a library", "in a thread, Bearer ***", "failed"}
+        assert events.keys() == {"ours", "theirs of a package", "in a thread, Bearer ***", "failed"}
         assert events["ours"]["url"] == "postgresql://me:***@host/db"
         assert events["ours"]["password"] == "***"
-        assert events["theirs of a library"]["logger"] == "a.library"
+        assert events["theirs of a package"]["logger"] == "a.package"
         assert "ValueError: no" in events["failed"]["exception"]
     assert all(line["timestamp"].endswith("Z") for line in documents)
 
